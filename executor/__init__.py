@@ -1,0 +1,1 @@
+"""The headless executor: workflow files in, pictures out."""

@@ -1,0 +1,4 @@
+"""Accelerators as nodes, the same in ComfyUI and in the bundled host."""
+
+NODES: dict[str, type] = {}
+DISPLAY_NAMES: dict[str, str] = {}
