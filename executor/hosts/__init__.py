@@ -1,0 +1,1 @@
+"""Where node classes come from."""

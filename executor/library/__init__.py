@@ -1,0 +1,1 @@
+"""ComfyUI's core nodes, on diffusers."""
