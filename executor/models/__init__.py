@@ -1,0 +1,1 @@
+"""Model files and folders, and what they become: denoiser, text encoder, VAE."""

@@ -1,0 +1,1 @@
+"""Samplers, sigma schedules, noise and guidance: pure tensor functions."""
