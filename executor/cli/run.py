@@ -1,0 +1,101 @@
+"""`slipstream run`: run workflow files in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from ..hosts import bundled
+from .errors import UsageFailure
+from .load import read
+from .options import device_options, folder_options
+
+
+@click.command(short_help="Run workflow files.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A parameter that the file declares (prompt=...), or an input of a node (3.steps=8): the node by "
+    "its id, or by its title or class where only one has it. May be given several times.",
+)
+@click.option(
+    "--seed", type=int, metavar="N", help="Set every seed, or the parameter `seed` if there is one."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Run N times, seeds one higher each time.",
+)
+@click.option(
+    "--cache",
+    default="classic",
+    metavar="MODE",
+    show_default=True,
+    help="Results to keep from one run to the next: classic, lru:N or none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run instead of lines.")
+@click.option("-v", "--verbose", is_flag=True, help="Time every node, and show tracebacks.")
+@device_options
+@folder_options
+def run(
+    files: tuple[Path, ...],
+    settings: tuple[str, ...],
+    seed: int | None,
+    count: int,
+    cache: str,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Run workflow files: canvas or API JSON, or a picture saved by ComfyUI or Slipstream.
+
+    Paths of results go to stdout; progress, warnings and timing to stderr.
+
+    \b
+      slipstream run workflows/hello.json --set prompt="a big red star at night"
+      slipstream run output/hello_00001_.png --seed 8 --count 4
+    """
+    pairs = [_pair(setting) for setting in settings]
+    workflows = [read(path) for path in files]
+
+    from .runner import Runner  # the engine is not needed to show help, or to refuse a file
+
+    runner = Runner(bundled.host(), cache, as_json=as_json, verbose=verbose)
+    plans = [runner.plan(workflow, pairs, seed, index) for workflow in workflows for index in range(count)]
+    with _interruptible() as cancelled:
+        for plan in plans:
+            runner.run(plan, cancelled)
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not (key and equals):
+        raise UsageFailure(f"--set {setting}: KEY=VALUE is needed")
+    return key, value
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks the run to stop at its next step; a second one kills the process."""
+    asked = False
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.write(2, b"\nStopping after this step (Ctrl-C again: at once)\n")
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, previous)

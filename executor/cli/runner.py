@@ -1,0 +1,112 @@
+"""Planning and running drafts on one host and one engine: later runs find what earlier ones loaded."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..graph import Engine, Result, validate
+from ..hosts.base import Host
+from ..workflow.draft import Draft
+from ..workflow.errors import SettingError, WorkflowError
+from ..workflow.files import WorkflowFile
+from ..workflow.prompt import describe
+from . import report
+from .errors import Failure, InvalidPrompt, NodeFailure, Stopped, UsageFailure, listed, validation_lines
+from .load import unconvertible
+from .watch import Watcher
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run to come: `seeds` by `node.input`, and the `outputs` that can run."""
+
+    file: str
+    draft: Draft
+    seeds: Mapping[str, int]
+    outputs: Sequence[str]
+
+
+class Runner:
+    def __init__(self, host: Host, cache: str, *, as_json: bool, verbose: bool):
+        self._host = host
+        self._schema = host.object_info()
+        self._as_json = as_json
+        self._verbose = verbose
+        try:
+            self._engine = Engine(host.nodes, cache=cache)
+        except ValueError as error:
+            raise UsageFailure(f"--cache {cache}: {error}") from error
+
+    def plan(
+        self, file: WorkflowFile, settings: Sequence[tuple[str, str]], seed: int | None, index: int
+    ) -> Plan:
+        """The `index`th run of a file: converted, its values set, validated. Raises Failure."""
+        try:
+            draft = Draft(file, self._schema, random.Random((seed or 0) + index))
+            for key, value in settings:
+                draft.assign(key, value)
+            seeds = draft.reseed(seed, index)
+        except WorkflowError as error:
+            raise unconvertible(file, error, self._host) from error
+        except SettingError as error:
+            raise UsageFailure(f"{file.name}: {error}") from error
+        validation = validate(draft.prompt, self._host.nodes)
+        lines = validation_lines(draft.prompt, validation.error, validation.node_errors)
+        if not validation.ok:
+            kinds = dict.fromkeys(node["class_type"] for node in draft.prompt.values())
+            lines += [self._host.missing(kind) for kind in kinds if kind not in self._host.nodes]
+            raise InvalidPrompt(listed(f"{file.name} is not valid:", lines))
+        for line in lines:
+            click.echo(f"Warning: {file.name}: an output is left out: {line}", err=True)
+        return Plan(file.name, draft, seeds, validation.outputs)
+
+    def run(self, plan: Plan, cancelled: Callable[[], bool]) -> None:
+        """Run and report. Raises Failure where the run does not succeed."""
+        prompt, prompt_id = plan.draft.prompt, str(uuid.uuid4())
+        started = time.perf_counter()
+        with Watcher(prompt, quiet=self._as_json, verbose=self._verbose) as watcher:
+            result = self._engine.run(
+                prompt,
+                prompt_id=prompt_id,
+                outputs=plan.outputs,
+                extra_data=plan.draft.extra_data,
+                sink=watcher,
+                cancelled=cancelled,
+            )
+        work = report.seconds_by_work(prompt, self._schema, result.seconds)
+        seconds = {"total": time.perf_counter() - started, **work}
+        if self._as_json:
+            about = {"file": plan.file, "prompt_id": prompt_id, "seeds": plan.seeds, "seconds": seconds}
+            click.echo(json.dumps(report.as_json(result, **about)))
+        else:
+            _print_outputs(result)
+        if result.status != "success":
+            raise _failure(prompt, result, verbose=self._verbose)
+        if not self._as_json:
+            click.echo(report.timing(seconds), err=True)
+
+
+def _print_outputs(result: Result) -> None:
+    here = Path.cwd()
+    for _, path in report.paths(result.outputs):
+        click.echo(path.relative_to(here) if path.is_relative_to(here) else path)
+    for _, text in report.texts(result.outputs):
+        click.echo(text)
+
+
+def _failure(prompt: Mapping[str, Any], result: Result, *, verbose: bool) -> Failure:
+    error = result.error
+    where = describe(prompt, error.real_node)
+    if result.status == "interrupted":
+        return Stopped(f"interrupted at {where}")
+    message = f"{where} failed: {error.exception_type}: {error.exception_message.strip()}"
+    return NodeFailure(listed(message, "".join(error.traceback).splitlines() if verbose else ()))

@@ -1,0 +1,1 @@
+"""Workflow files of every kind, read into a Prompt. Imports no torch."""

@@ -1,0 +1,66 @@
+"""Write the trained parts as a diffusers pipeline folder in float16."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from autoencoder import LATENT
+from autoencoder import build as build_autoencoder
+from diffusers import AutoencoderKL
+from transformer import Model
+from words import load_tokenizer
+
+
+def _smooth_autoencoder(work: Path) -> AutoencoderKL:
+    """The averaged autoencoder, its latents' mean and deviation folded into quant_conv.
+
+    After that latents have mean 0 and deviation 1 in every channel, and the posterior is a point.
+    """
+    model = build_autoencoder()
+    refined = work / "decoder_ema.pt"
+    model.load_state_dict(
+        torch.load(refined if refined.exists() else work / "autoencoder_ema.pt", weights_only=True)
+    )
+    statistics = torch.load(work / "latent_statistics.pt", weights_only=True)
+    with torch.no_grad():
+        weight, bias = model.quant_conv.weight, model.quant_conv.bias
+        weight[:LATENT] /= statistics["std"].view(-1, 1, 1, 1)
+        bias[:LATENT] = (bias[:LATENT] - statistics["mean"]) / statistics["std"]
+        weight[LATENT:] = 0
+        bias[LATENT:] = -30.0  # log variance
+    return model
+
+
+def write(work: Path, folder: Path) -> None:
+    tokenizer = load_tokenizer(work / "tokenizer")
+    model = Model(tokenizer)
+    model.load_state_dict(torch.load(work / "transformer.pt", weights_only=True)["average"])
+    for name, part in (
+        ("transformer", model.transformer),
+        ("text_encoder", model.text_encoder),
+        ("vae", _smooth_autoencoder(work)),
+    ):
+        part.half().save_pretrained(folder / name, safe_serialization=True)
+    shutil.copytree(work / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
+    index = {
+        "_class_name": "FluxPipeline",
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_encoder": ["transformers", "CLIPTextModel"],
+        "text_encoder_2": [None, None],
+        "tokenizer": ["transformers", "CLIPTokenizer"],
+        "tokenizer_2": [None, None],
+        "transformer": ["diffusers", "FluxTransformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    }
+    schedule = {
+        "_class_name": "FlowMatchEulerDiscreteScheduler",
+        "num_train_timesteps": 1000,
+        "shift": 1.0,
+        "use_dynamic_shifting": False,
+    }
+    (folder / "model_index.json").write_text(json.dumps(index, indent=2) + "\n")
+    (folder / "scheduler").mkdir(exist_ok=True)
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps(schedule, indent=2) + "\n")

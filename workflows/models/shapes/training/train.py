@@ -1,0 +1,45 @@
+"""Train the `shapes` model from nothing: `python train.py --work DIR`. Resumes where it was stopped.
+
+Stages, each skipped when its result is there: tokenizer, autoencoder, latents, transformer, a decoder
+refined on the now fixed latents, and the export of a diffusers pipeline folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import autoencoder
+import distributed
+import transformer
+import words
+
+STAGES = ("words", "autoencoder", "latents", "transformer", "decoder")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for checkpoints and latents")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES)
+    parser.add_argument("--processes", type=int, default=2, help="one thread each")
+    parser.add_argument("--autoencoder-steps", type=int, default=3000)
+    parser.add_argument("--pictures", type=int, default=24_576)
+    parser.add_argument("--transformer-steps", type=int, default=10_000)
+    parser.add_argument("--decoder-steps", type=int, default=3000)
+    args = parser.parse_args()
+    work, processes = args.work, args.processes
+    work.mkdir(parents=True, exist_ok=True)
+    if "words" in args.stages and not (work / "tokenizer").exists():
+        words.write_tokenizer(work / "tokenizer")
+    if "autoencoder" in args.stages:
+        distributed.run(autoencoder.train, processes, work, args.autoencoder_steps, 16 // processes, False)
+    if "latents" in args.stages:
+        distributed.run(transformer.write_latents, processes, work, args.pictures)
+    if "transformer" in args.stages:
+        distributed.run(transformer.train, processes, work, args.transformer_steps, 64 // processes)
+    if "decoder" in args.stages:
+        distributed.run(autoencoder.train, processes, work, args.decoder_steps, 16 // processes, True)
+
+
+if __name__ == "__main__":
+    main()
