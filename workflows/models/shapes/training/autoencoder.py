@@ -12,7 +12,6 @@ from pathlib import Path
 import data
 import numpy as np
 import torch
-import torch.nn.functional as F
 from diffusers import AutoencoderKL
 from distributed import average_gradients, save
 from optim import Average, Optimizers, plan
@@ -96,7 +95,9 @@ def train(rank: int, world: int, folder: Path, steps: int, batch: int, decoder_o
         model.quant_conv.requires_grad_(False)
         statistics = torch.load(folder / "latent_statistics.pt", weights_only=True)
         mean, std = (statistics[k].view(1, -1, 1, 1) for k in ("mean", "std"))
-    optimizers = Optimizers(model, muon_lr=0.02, adam_lr=2e-3, adam_names=("conv_in", "conv_out", "quant_conv"))
+    optimizers = Optimizers(
+        model, muon_lr=0.02, adam_lr=2e-3, adam_names=("conv_in", "conv_out", "quant_conv")
+    )
     if path.exists():
         state = torch.load(path, weights_only=True)
         model.load_state_dict(state["model"])
@@ -121,7 +122,10 @@ def train(rank: int, world: int, folder: Path, steps: int, batch: int, decoder_o
         average.update(model, step)
         seen += loss.item()
         if rank == 0 and (step + 1) % 25 == 0:
-            print(f"autoencoder {step + 1}/{steps} loss {seen / 25:.4f} {(time.time() - began):.0f} s", flush=True)
+            print(
+                f"autoencoder {step + 1}/{steps} loss {seen / 25:.4f} {(time.time() - began):.0f} s",
+                flush=True,
+            )
             seen = 0.0
         if rank == 0 and ((step + 1) % 200 == 0 or step + 1 == steps):
             save(

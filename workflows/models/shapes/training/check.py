@@ -22,7 +22,11 @@ def _lab(rgb: np.ndarray) -> np.ndarray:
     """sRGB (..., 3) in 0..1 to CIE Lab (D65)."""
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     matrix = np.array(
-        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
     )
     xyz = linear @ matrix.T / np.array([0.95047, 1.0, 1.08883])
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
@@ -41,7 +45,9 @@ def _templates() -> dict[str, np.ndarray]:
     for shape in data.SHAPES:
         turned = []
         for a in (-0.1, 0.0, 0.1):
-            mask = data.shape_distance(shape, x * np.cos(a) + y * np.sin(a), y * np.cos(a) - x * np.sin(a)) < 0
+            mask = (
+                data.shape_distance(shape, x * np.cos(a) + y * np.sin(a), y * np.cos(a) - x * np.sin(a)) < 0
+            )
             turned.append(_normalise(mask))
         out[shape] = np.stack(turned)
     return out
@@ -87,7 +93,8 @@ def areas(image: np.ndarray, colour: str) -> list[Seen]:
         ys, xs = np.nonzero(part)
         normal = _normalise(part)
         fit = {
-            s: float(max((normal & t).sum() / (normal | t).sum() for t in ts)) for s, ts in _templates().items()
+            s: float(max((normal & t).sum() / (normal | t).sum() for t in ts))
+            for s, ts in _templates().items()
         }
         found.append(Seen(float(xs.mean()) / scale, float(ys.mean()) / scale, area, fit))
     return sorted(found, key=lambda s: -s.area)
@@ -123,9 +130,7 @@ def judge(image: np.ndarray, picture: data.Picture) -> Verdict:
         shape &= bool(right)
     if picture.relation is None:
         spots = [data.PLACES[o.place] for o in picture.objects]
-        place = all(
-            (_third(s.x), _third(s.y)) == spot for s, spot in zip(taken, spots, strict=True)
-        )
+        place = all((_third(s.x), _third(s.y)) == spot for s, spot in zip(taken, spots, strict=True))
     else:
         dx, dy = data.RELATIONS[picture.relation]
         first, second = taken

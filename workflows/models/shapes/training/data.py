@@ -28,7 +28,7 @@ COLOURS = {
     "gray": (138, 140, 146),
 }
 SHAPES = ("circle", "square", "triangle", "star", "heart", "diamond", "cross", "ring", "crescent")
-RADII = {"small": (13.0, 15.5), "medium": (20.0, 24.0), "big": (29.0, 34.0)}
+RADII = {"small": (15.5, 18.0), "medium": (21.5, 25.0), "big": (30.0, 34.0)}
 PLACES = {
     "center": (0, 0),
     "left": (-1, 0),
@@ -239,8 +239,10 @@ _POLYGONS = {
     "triangle": np.array([(0.0, -1.0), (1.05, 0.82), (-1.05, 0.82)]),
     "diamond": np.array([(0.0, -1.12), (0.74, 0.0), (0.0, 1.12), (-0.74, 0.0)]),
     "cross": np.array(
-        [(-_A, -1), (_A, -1), (_A, -_A), (1, -_A), (1, _A), (_A, _A)]
-        + [(_A, 1), (-_A, 1), (-_A, _A), (-1, _A), (-1, -_A), (-_A, -_A)]
+        [
+            *((-_A, -1), (_A, -1), (_A, -_A), (1, -_A), (1, _A), (_A, _A)),
+            *((_A, 1), (-_A, 1), (-_A, _A), (-1, _A), (-1, -_A), (-_A, -_A)),
+        ]
     ),
     "star": _star_points(),
     "heart": _heart_points(),
@@ -340,10 +342,18 @@ def _positions(rng: np.random.Generator, picture: Picture, radii: list[float]) -
 
 def draw(picture: Picture, rng: np.random.Generator, size: int = SIZE) -> np.ndarray:
     """Render: float32 RGB (size, size, 3) in 0..1. The same rng state draws the same picture."""
+    return draw_parts(picture, rng, size)[0]
+
+
+def draw_parts(
+    picture: Picture, rng: np.random.Generator, size: int = SIZE
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """As `draw`, and for each object the share of every pixel that it covers, (size, size)."""
     k = size / SIZE
     image = _background_image(rng, picture.background, size).astype(np.float32)
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / k + 0.5 / k
     radii = [float(rng.uniform(*RADII[o.size])) for o in picture.objects]
+    covers = []
     for o, r, (cx, cy) in zip(picture.objects, radii, _positions(rng, picture, radii), strict=True):
         turn = rng.uniform(-0.1, 0.1)
         lx, ly = (x - cx) / r, (y - cy) / r
@@ -361,11 +371,14 @@ def draw(picture: Picture, rng: np.random.Generator, size: int = SIZE) -> np.nda
         distance = shape_distance(o.shape, ux, uy) * r
         rim = 1.0 - 0.16 * np.clip(1.0 + distance / 2.0, 0.0, 1.0)
         colour = np.clip(np.asarray(COLOURS[o.colour], np.float32) * (light * rim)[..., None], 0, 255)
-        _over(view, colour, _soft(distance * k))
+        cover = np.zeros((size, size), np.float32)
+        cover[window] = _soft(distance * k)
+        _over(view, colour, cover[window])
+        covers.append(cover)
     image = np.clip(image / 255.0, 0.0, 1.0)
     if picture.blurry:
         for _ in range(int(rng.integers(6, 14))):
             image = (image + np.roll(image, 1, 0) + np.roll(image, -1, 0)) / 3
             image = (image + np.roll(image, 1, 1) + np.roll(image, -1, 1)) / 3
         image = np.clip(image + rng.normal(0, 0.03, image.shape), 0, 1)
-    return image.astype(np.float32)
+    return image.astype(np.float32), covers

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import check
@@ -23,7 +24,9 @@ class Generator:
     """The exported pipeline folder, in float32."""
 
     def __init__(self, folder: Path):
-        self.transformer = FluxTransformer2DModel.from_pretrained(folder / "transformer", torch_dtype=torch.float32)
+        self.transformer = FluxTransformer2DModel.from_pretrained(
+            folder / "transformer", torch_dtype=torch.float32
+        )
         self.text_encoder = CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32)
         self.tokenizer = CLIPTokenizer.from_pretrained(folder / "tokenizer")
         self.vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32)
@@ -47,7 +50,7 @@ class Generator:
         sigmas = torch.linspace(1, 0, steps + 1)
         sigmas = shift * sigmas / (1 + (shift - 1) * sigmas)
         ids, words = positions(side, side), torch.zeros(text.last_hidden_state.shape[1], 3)
-        for now, after in zip(sigmas[:-1], sigmas[1:], strict=True):
+        for now, after in pairwise(sigmas):
             good, bad = self.transformer(
                 hidden_states=torch.cat([x, x]),
                 encoder_hidden_states=text.last_hidden_state,
@@ -62,7 +65,9 @@ class Generator:
         return (image / 2 + 0.5).clamp(0, 1).permute(0, 2, 3, 1).numpy()
 
 
-def _collect(count: int, objects: int, wanted: Callable[[data.Picture], bool], seed: int) -> list[data.Picture]:
+def _collect(
+    count: int, objects: int, wanted: Callable[[data.Picture], bool], seed: int
+) -> list[data.Picture]:
     rng, out = np.random.default_rng(seed), []
     while len(out) < count:
         picture = data.sample(rng, objects)
@@ -85,7 +90,9 @@ def held_out_sets(count: int) -> dict[str, list[data.Picture]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--steps", type=int, default=20)

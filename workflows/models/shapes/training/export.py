@@ -1,4 +1,4 @@
-"""Write the trained parts as a diffusers pipeline folder in float16."""
+"""The trained parts as a diffusers pipeline folder in float16, and back, to train on from such a folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 import torch
 from autoencoder import LATENT
 from autoencoder import build as build_autoencoder
-from diffusers import AutoencoderKL
+from diffusers import AutoencoderKL, FluxTransformer2DModel
+from distributed import save
 from transformer import Model
+from transformers import CLIPTextModel
 from words import load_tokenizer
 
 
@@ -32,6 +34,21 @@ def _smooth_autoencoder(work: Path) -> AutoencoderKL:
         weight[LATENT:] = 0
         bias[LATENT:] = -30.0  # log variance
     return model
+
+
+def read(folder: Path, work: Path) -> None:
+    """Lay out an exported folder as what training in `work` starts from; optimizers start anew."""
+    shutil.copytree(folder / "tokenizer", work / "tokenizer", dirs_exist_ok=True)
+    vae = AutoencoderKL.from_pretrained(folder / "vae", torch_dtype=torch.float32)
+    save(work / "autoencoder_ema.pt", vae.state_dict())
+    parts = {
+        "transformer": FluxTransformer2DModel.from_pretrained(
+            folder / "transformer", torch_dtype=torch.float32
+        ),
+        "text_encoder": CLIPTextModel.from_pretrained(folder / "text_encoder", dtype=torch.float32),
+    }
+    weights = {f"{part}.{n}": p for part, model in parts.items() for n, p in model.state_dict().items()}
+    save(work / "transformer_start.pt", weights)
 
 
 def write(work: Path, folder: Path) -> None:

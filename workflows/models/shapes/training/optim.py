@@ -35,7 +35,9 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = group["params"]
             updates = torch.zeros(sum(p.numel() for p in parameters))
-            for i, (p, out) in enumerate(zip(parameters, updates.split([p.numel() for p in parameters]), strict=True)):
+            for i, (p, out) in enumerate(
+                zip(parameters, updates.split([p.numel() for p in parameters]), strict=True)
+            ):
                 buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
                 buffer.lerp_(p.grad, 1 - group["momentum"])
                 if i % world == rank:
@@ -52,7 +54,12 @@ class Optimizers:
     """Matrices to Muon, everything else (and `adam_names`) to AdamW, under one trapezoidal plan."""
 
     def __init__(
-        self, model: nn.Module, muon_lr: float, adam_lr: float, adam_names: tuple[str, ...] = (), decay: float = 0.0
+        self,
+        model: nn.Module,
+        muon_lr: float,
+        adam_lr: float,
+        adam_names: tuple[str, ...] = (),
+        decay: float = 0.0,
     ):
         matrices, rest = [], []
         for name, p in model.named_parameters():

@@ -15,7 +15,9 @@ WIDTH = 128
 
 # CLIP's way of cutting text into words.
 _WORDS = Regex(r"""'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+""")
-_EXTRA = "with one two its without background picture image nothing else scene object objects shape colour color"
+_EXTRA = (
+    "with one two its without background picture image nothing else scene object objects shape colour color"
+)
 
 
 def corpus() -> list[str]:
@@ -27,7 +29,10 @@ def write_tokenizer(folder: Path) -> None:
     """Train the byte-pair merges on the captions; write vocab.json, merges.txt and their configs."""
     tokenizer = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(_WORDS, "removed", invert=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Split(_WORDS, "removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     trainer = trainers.BpeTrainer(
@@ -40,7 +45,7 @@ def write_tokenizer(folder: Path) -> None:
     tokenizer.train_from_iterator(corpus(), trainer)
     merges = [tuple(m) for m in json.loads(tokenizer.to_str())["model"]["merges"]]
     pieces = letters + [f"{x}</w>" for x in letters] + ["".join(m) for m in merges]
-    pieces = list(dict.fromkeys(pieces)) + ["<|startoftext|>", "<|endoftext|>"]
+    pieces = [*list(dict.fromkeys(pieces)), "<|startoftext|>", "<|endoftext|>"]
     vocab = {piece: i for i, piece in enumerate(pieces)}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False) + "\n")
@@ -51,7 +56,12 @@ def write_tokenizer(folder: Path) -> None:
         "pad_token": "<|endoftext|>",
         "unk_token": "<|endoftext|>",
     }
-    settings = {"tokenizer_class": "CLIPTokenizer", "model_max_length": LENGTH, "do_lower_case": True, **special}
+    settings = {
+        "tokenizer_class": "CLIPTokenizer",
+        "model_max_length": LENGTH,
+        "do_lower_case": True,
+        **special,
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
     (folder / "special_tokens_map.json").write_text(json.dumps(special, indent=2) + "\n")
 
