@@ -59,17 +59,17 @@ TOO_CLOSE = {
     "white": ("white", "yellow"),
     "black": ("black", "brown"),
     "gray": ("gray", "white"),
-    "blue": ("blue", "cyan"),
-    "green": ("green",),
+    "blue": ("blue", "cyan", "gray"),
+    "green": ("green", "white"),
     "pink": ("pink", "white"),
     "yellow": ("yellow", "white"),
     "purple": ("purple", "pink", "gray"),
     "night": ("black", "blue", "purple"),
-    "sunset": ("orange", "yellow", "red", "pink", "purple", "brown"),
+    "sunset": ("orange", "yellow", "red", "pink", "purple", "brown", "black"),
     "meadow": ("green", "blue", "cyan", "white"),
     "beach": ("blue", "cyan", "yellow", "white", "orange"),
     "mountains": ("gray", "white", "purple", "blue", "cyan"),
-    "desert": ("orange", "yellow", "brown", "cyan"),
+    "desert": ("orange", "yellow", "brown", "cyan", "white"),
 }
 # Colour-shape pairs that training never sees.
 HELD_OUT_PAIRS = frozenset(
@@ -256,7 +256,8 @@ def shape_distance(shape: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if shape == "ring":
         return np.abs(np.hypot(x, y) - 0.72) - 0.26
     if shape == "crescent":
-        return np.maximum(np.hypot(x, y) - 1.0, 0.82 - np.hypot(x - 0.48, y))
+        x, y = x / 1.1 - 0.21, y / 1.1  # as wide to the left as to the right
+        return 1.1 * np.maximum(np.hypot(x, y) - 1.0, 0.82 - np.hypot(x - 0.48, y))
     return _polygon(x, y, _POLYGONS[shape])
 
 
