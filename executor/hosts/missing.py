@@ -30,7 +30,6 @@ SUFFIXES = {
     "MultiGPU": "ComfyUI-MultiGPU",
     "|pysssss": "ComfyUI-Custom-Scripts",
 }
-RUN_THERE = "run with --comfyui PATH"
 
 
 @cache
@@ -41,12 +40,12 @@ def core() -> frozenset[str]:
 
 def explain(name: str, known: Iterable[str]) -> str:
     if name in core():
-        return f"{name} comes with ComfyUI and not with the bundled nodes; {RUN_THERE} to a ComfyUI."
+        return f"{name} comes with ComfyUI; it is not among the bundled nodes."
     starting = (pack for prefix, pack in PREFIXES.items() if name.startswith(prefix))
     ending = (pack for suffix, pack in SUFFIXES.items() if name.endswith(suffix))
     pack = next(starting, None) or next(ending, None)
     if pack:
-        return f"{name} belongs to the node pack {pack}; {RUN_THERE} to a ComfyUI that has it."
+        return f"{name} belongs to the node pack {pack}; it is not among the bundled nodes."
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? Otherwise " if near else ""
-    return f"{name} is no node class known here; {hint}{RUN_THERE} to a ComfyUI that has it."
+    hint = f"did you mean {near[0]}?" if near else "no node pack known here has it."
+    return f"{name} is no node class known here; {hint}"

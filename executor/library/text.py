@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .conditioning import with_values
 from .inputs import integer, pixels, real
 
 PROMPT = ("STRING", {"multiline": True, "dynamicPrompts": True})
@@ -16,11 +17,6 @@ def checked(clip):
             "load one with CLIPLoader, DualCLIPLoader or TripleCLIPLoader"
         )
     return clip
-
-
-def with_values(conditioning, **values):
-    """CONDITIONING with these options set on every entry."""
-    return [[cond, {**options, **values}] for cond, options in conditioning]
 
 
 class CLIPTextEncode:

@@ -22,7 +22,7 @@ def test_says_where_a_class_is(name, source):
     sentence = bundled.host().missing(name)
     assert sentence.startswith(name)
     assert source in sentence
-    assert "--comfyui PATH" in sentence
+    assert "not among the bundled nodes" in sentence
 
 
 def test_suggests_a_near_name():
