@@ -60,7 +60,7 @@ class Runner:
         except SettingError as error:
             raise UsageFailure(f"{file.name}: {error}") from error
         validation = validate(draft.prompt, self._host.nodes)
-        lines = validation_lines(draft.prompt, validation.error, validation.node_errors)
+        lines = validation_lines(draft.prompt, self._schema, validation.error, validation.node_errors)
         if not validation.ok:
             kinds = dict.fromkeys(node["class_type"] for node in draft.prompt.values())
             lines += [self._host.missing(kind) for kind in kinds if kind not in self._host.nodes]
@@ -108,5 +108,6 @@ def _failure(prompt: Mapping[str, Any], result: Result, *, verbose: bool) -> Fai
     where = describe(prompt, error.real_node)
     if result.status == "interrupted":
         return Stopped(f"interrupted at {where}")
-    message = f"{where} failed: {error.exception_type}: {error.exception_message.strip()}"
+    kind = error.exception_type.rpartition(".")[2]
+    message = f"{where} failed: {kind}: {error.exception_message.strip()}"
     return NodeFailure(listed(message, "".join(error.traceback).splitlines() if verbose else ()))

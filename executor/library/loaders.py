@@ -147,7 +147,8 @@ class VAELoader:
     @classmethod
     def INPUT_TYPES(cls):
         tiny = [name for name in TINY_VAES if all(_tiny_halves(name))]
-        return {"required": {"vae_name": ([*folders.names("vae"), *tiny, PIXEL_SPACE],)}}
+        names = folders.Names("vae", [*folders.names("vae"), *tiny, PIXEL_SPACE])
+        return {"required": {"vae_name": (names,)}}
 
     def load_vae(self, vae_name):
         if vae_name == PIXEL_SPACE:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -174,7 +175,9 @@ def load_pickle(path: Path) -> Any:
         with path.open("rb") as file:
             if file.read(2) == b"PK" and not archive:
                 raise EOFError("it is incomplete; copy or download it again")
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol")  # if it matters, reading fails
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
     except Exception as error:  # damaged bytes make the unpickler fail in any way; all become BadFile
         if isinstance(error, pickle.UnpicklingError) and "weights_only" in str(error):
             reason = "it holds more than tensors and could run code when read; convert it to safetensors"

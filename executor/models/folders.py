@@ -114,9 +114,31 @@ def directories(kind: str) -> tuple[Path, ...]:
     return _folders.kinds[kind]
 
 
-def names(kind: str) -> list[str]:
+class Names(list[str]):
+    """The choices of a node's input that names a model of `kind`."""
+
+    def __init__(self, kind: str, names: Iterable[str]):
+        super().__init__(names)
+        self.kind = kind
+
+    def advice(self, name: str) -> str:
+        """On a name that is not among them: near ones or those there are, and the folders searched."""
+        base = PurePosixPath(name.replace("\\", "/")).name.lower()
+        same = [known for known in self if PurePosixPath(known).name.lower() == base]
+        near = list(dict.fromkeys([*same, *difflib.get_close_matches(name, self, n=3, cutoff=0.6)]))
+        lines = []
+        if near:
+            lines.append(f"Did you mean {', '.join(near[:3])}?")
+        elif self:
+            lines.append(f"There are: {', '.join(self[:8])}{', ...' if len(self) > 8 else ''}.")
+        lines.append("Searched: " + ", ".join(map(str, directories(self.kind))))
+        return " ".join(lines)
+
+
+def names(kind: str) -> Names:
     """What can be loaded as `kind`: paths relative to its folders, with `/`, sorted."""
-    return sorted(_located(canonical(kind)))
+    kind = canonical(kind)
+    return Names(kind, sorted(_located(kind)))
 
 
 def find(kind: str, name: str) -> Path:
@@ -125,7 +147,7 @@ def find(kind: str, name: str) -> Path:
     located = _located(kind)
     if name in located:
         return located[name]
-    raise ModelNotFound(_not_found(kind, name, located))
+    raise ModelNotFound(f"{name!r} is not among the {kind}. {Names(kind, sorted(located)).advice(name)}")
 
 
 def _located(kind: str) -> dict[str, Path]:
@@ -157,19 +179,6 @@ def _pipelines(other: str) -> Iterable[tuple[str, Path]]:
             for child in sorted(root.iterdir()):
                 if (child / DIFFUSERS_INDEX).is_file():
                     yield child.name, child
-
-
-def _not_found(kind: str, name: str, located: dict[str, Path]) -> str:
-    base = PurePosixPath(name.replace("\\", "/")).name.lower()
-    same = [known for known in sorted(located) if PurePosixPath(known).name.lower() == base]
-    near = list(dict.fromkeys([*same, *difflib.get_close_matches(name, sorted(located), n=3, cutoff=0.6)]))
-    lines = [f"{name!r} is not among the {kind}."]
-    if near:
-        lines.append(f"Did you mean {', '.join(near[:3])}?")
-    elif located:
-        lines.append(f"There are: {', '.join(sorted(located)[:8])}{', ...' if len(located) > 8 else ''}.")
-    lines.append("Searched: " + ", ".join(map(str, directories(kind))))
-    return " ".join(lines)
 
 
 def input_dir() -> Path:

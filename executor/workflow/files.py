@@ -61,6 +61,11 @@ def read(path: Path) -> WorkflowFile:
         raise WorkflowError(f"{path}: {error}") from error
 
 
+def _kind(content: Any) -> str:
+    named = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return named.get(type(content), "a number")
+
+
 def parse(content: Any, name: str = "workflow") -> WorkflowFile:
     """A workflow from its decoded JSON: a canvas, a prompt, or a prompt in an envelope.
 
@@ -68,7 +73,7 @@ def parse(content: Any, name: str = "workflow") -> WorkflowFile:
     {"workflow": ...}}}`, and it may hold `extra.slipstream.parameters` beside the prompt.
     """
     if not isinstance(content, Mapping):
-        raise WorkflowError(f"not a workflow: an object is needed, this is a {type(content).__name__}")
+        raise WorkflowError(f"not a workflow: an object is needed, this is {_kind(content)}")
     if isinstance(content.get("nodes"), list):
         return WorkflowFile(name, canvas=dict(content), parameters=declared(content.get("extra")))
     if isinstance(content.get("prompt"), Mapping):

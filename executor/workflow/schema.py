@@ -6,7 +6,7 @@ A schema is `{class name: {"input": {"required": {name: [type, options]}, "optio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,12 @@ def inputs(definition: Mapping[str, Any]) -> list[InputSpec]:
         order = definition.get("input_order", {}).get(section) or declared
         found += [_spec(name, declared[name], section == "required") for name in order]
     return found
+
+
+def choices_of(definition: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """The list that a host gave as the choices of one input of a class, itself and not a copy."""
+    declared = next(part[name] for part in definition["input"].values() if name in part)
+    return declared[0] if isinstance(declared[0], (list, tuple)) else declared[1].get("options") or ()
 
 
 def _spec(name: str, declared: Any, required: bool) -> InputSpec:

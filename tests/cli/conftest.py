@@ -18,7 +18,7 @@ class Load:
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"ckpt_name": (["shapes", "other"],)}}
+        return {"required": {"ckpt_name": (folders.Names("checkpoints", ["shapes", "other"]),)}}
 
     def run(self, ckpt_name):
         return (ckpt_name,)

@@ -100,7 +100,11 @@ def test_several_files(slipstream, workflow, canvas):
         (["--device", "abacus"], 2, "abacus"),
         (["--nonsense"], 2, "No such option"),
         (["--set", "3.steps=0"], 4, 'node 3 "My sampler" (Sample), input steps'),
-        (["--set", "1.ckpt_name=shape"], 4, "shapes"),
+        (
+            ["--set", "1.ckpt_name=shape"],
+            4,
+            "'shape' is not one of the choices. Did you mean shapes? Searched",
+        ),
         (["--set", "3.cfg=60"], 5, 'node 3 "My sampler" (Sample) failed: ValueError: cfg is too much'),
     ],
 )
@@ -154,6 +158,20 @@ def test_unknown_node_class_in_a_prompt(slipstream, tmp_path):
     answer = slipstream("run", "api.json")
     assert answer.exit_code == 4
     assert "Nobody is elsewhere" in answer.stderr
+
+
+def test_a_link_to_nowhere(slipstream, tmp_path):
+    """Also where the node at fault is not the output itself."""
+    sample = {"model": ["77", 0], "seed": 1, "steps": 1, "cfg": 1.0, "text": ""}
+    nodes = {
+        "4": {"class_type": "Sample", "inputs": sample},
+        "6": {"class_type": "Save", "inputs": {"latent": ["4", 0], "prefix": "x"}},
+    }
+    (tmp_path / "api.json").write_text(json.dumps(nodes))
+    answer = slipstream("run", "api.json")
+    assert answer.exit_code == 4
+    message = "node 4 (Sample), input model: linked to node 77, which is not in the file"
+    assert answer.stderr.splitlines() == ["Error: api.json is not valid:", f"  {message}"]
 
 
 def test_an_output_that_cannot_run_is_warned_of_and_the_others_run(slipstream, workflow, canvas):
