@@ -1,7 +1,7 @@
 """Stage 1: the AutoencoderKL (8x smaller, 16 channels).
 
-Trained on crops, which are cheap, in turn with whole pictures, so that group normalisation meets the
-statistics that it will see in use; whole pictures alone in the later part of the run.
+Trained on crops around objects, where the detail is, in turn with whole pictures, so that group
+normalisation meets the statistics that it will see in use; whole pictures alone at the end of the run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import data
 import numpy as np
 import torch
+import torch.nn.functional as F
 from diffusers import AutoencoderKL
 from distributed import average_gradients, save
 from optim import Average, Optimizers, plan
@@ -21,7 +22,8 @@ LATENT = 16
 NOISE = 0.1  # added to unit-variance latents, so that the decoder forgives an imperfect denoiser
 CROP = 64
 COOLDOWN = 0.8  # share of the run, as is the next
-WHOLE_FROM = 0.4
+WHOLE_FROM = 0.8
+OBJECTS = 3.0  # how much more objects count than the rest
 
 
 def build() -> AutoencoderKL:
@@ -49,26 +51,31 @@ def standardise(latent: torch.Tensor) -> torch.Tensor:
     return (latent - mean) / (latent.std((0, 2, 3), keepdim=True) + 1e-4)
 
 
-def loss_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """L1, plus L1 of the gradients: edges are what shapes are read from."""
+def loss_of(output: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """L1, plus L1 of the gradients: edges are what shapes are read from. `weight` is (B, 1, H, W)."""
     difference = output - target
-    across = (difference[..., 1:] - difference[..., :-1]).abs().mean()
-    down = (difference[..., 1:, :] - difference[..., :-1, :]).abs().mean()
-    return difference.abs().mean() + across + down + 2.0 * difference.square().mean()
+    across = ((difference[..., 1:] - difference[..., :-1]).abs() * weight[..., 1:]).mean()
+    down = ((difference[..., 1:, :] - difference[..., :-1, :]).abs() * weight[..., 1:, :]).mean()
+    return (difference.abs() * weight).mean() + across + down + 2.0 * (difference.square() * weight).mean()
 
 
-def pictures(rng: np.random.Generator, count: int, whole: bool) -> torch.Tensor:
-    """`count` random crops, or as many pixels in whole pictures; (B, 3, side, side) in -1..1."""
+def pictures(rng: np.random.Generator, count: int, whole: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """`count` crops around objects, or as many pixels in whole pictures; (B, 3, side, side) in -1..1.
+
+    Also the weights of their pixels, (B, 1, side, side): objects and what is close to them count more.
+    """
     side = data.SIZE if whole else CROP
-    count = count * CROP**2 // side**2
-    out = []
-    while len(out) < count:
-        image = data.draw(data.sample(rng, blurry=0.04), rng)
-        for _ in range(1 if whole else 2):
-            y, x = rng.integers(0, (data.SIZE - side) // 8 + 1, 2) * 8
-            out.append(image[y : y + side, x : x + side])
-    batch = torch.from_numpy(np.stack(out[:count])).permute(0, 3, 1, 2) * 2 - 1
-    return batch.contiguous(memory_format=torch.channels_last)
+    images, covers = [], []
+    for _ in range(count * CROP**2 // side**2):
+        image, shown = data.draw_parts(data.sample(rng, blurry=0.04), rng)
+        ys, xs = np.nonzero(shown[rng.integers(len(shown))] > 0.5)
+        corner = (np.array([ys.mean(), xs.mean()]) - CROP / 2 + rng.integers(-20, 21, 2)) // 8 * 8
+        y, x = corner.clip(0, data.SIZE - side).astype(int)
+        images.append(image[y : y + side, x : x + side])
+        covers.append(np.maximum.reduce(shown)[y : y + side, x : x + side])
+    batch = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2) * 2 - 1
+    near = F.max_pool2d(torch.from_numpy(np.stack(covers))[:, None], 7, 1, 3)
+    return batch.contiguous(memory_format=torch.channels_last), 1 + OBJECTS * near
 
 
 def psnr(model: AutoencoderKL, count: int = 24) -> float:
@@ -106,8 +113,8 @@ def train(rank: int, world: int, folder: Path, steps: int, batch: int, decoder_o
     began, seen = time.time(), 0.0
     for step in range(start, steps):
         rng = np.random.default_rng((2 if decoder_only else 1, step, rank))
-        whole = decoder_only or step % 2 == 1 or step >= WHOLE_FROM * steps
-        pixels = pictures(rng, batch, whole)
+        whole = step % 3 == 2 or step >= WHOLE_FROM * steps
+        pixels, weight = pictures(rng, batch, whole)
         torch.manual_seed(step * world + rank)
         if decoder_only:
             with torch.no_grad():
@@ -115,7 +122,7 @@ def train(rank: int, world: int, folder: Path, steps: int, batch: int, decoder_o
         else:
             latent = standardise(encode(model, pixels))
         output = model.decode(latent + NOISE * torch.randn_like(latent)).sample
-        loss = loss_of(output, pixels)
+        loss = loss_of(output, pixels, weight)
         loss.backward()
         average_gradients(model)
         optimizers.step(plan(step, steps, warmup=30, cooldown=COOLDOWN))

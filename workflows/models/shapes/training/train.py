@@ -28,9 +28,9 @@ def main() -> None:
     parser.add_argument("--start-from", type=Path, help="an exported model whose training goes on")
     parser.add_argument("--export", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--processes", type=int, default=2, help="one thread each")
-    parser.add_argument("--autoencoder-steps", type=int, default=3000)
-    parser.add_argument("--pictures", type=int, default=24_576)
-    parser.add_argument("--transformer-steps", type=int, default=10_000)
+    parser.add_argument("--autoencoder-steps", type=int, default=3500)
+    parser.add_argument("--pictures", type=int, default=12_288)
+    parser.add_argument("--transformer-steps", type=int, default=6000)
     parser.add_argument("--decoder-steps", type=int, default=3000)
     args = parser.parse_args()
     work, processes = args.work, args.processes
