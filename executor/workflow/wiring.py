@@ -111,6 +111,7 @@ def wire(graph: Graph, classes: Classes, definitions: Mapping[str, Graph]) -> Le
     for key, wired in nodes.items():
         if key in incoming:
             wired.links = _placed(wired, incoming[key])
+        _drop_stale(wired)
     feeds: dict[int, list[tuple[Wired, int]]] = defaultdict(list)
     where = {link.id: (wired, slot) for wired in nodes.values() for slot, link in wired.links.items()}
     for index, port in enumerate(graph.inputs):
@@ -140,7 +141,7 @@ def _wired(key: str, node: Node, classes: Classes, definitions: Mapping[str, Gra
 
 def _slots(node: Node, specs: list[InputSpec], found: Mapping[str, Widget]) -> list[Slot]:
     """The slots of a node whose class is known: those without a widget first, each kind in definition order,
-    then what else the file has, unless it replaces the value of a widget that is no more."""
+    then what else the file has."""
     held = {slot.name: slot for slot in node.inputs or ()}
 
     def slot(name: str, kind: Any, widget: Any = None) -> Slot:
@@ -154,7 +155,7 @@ def _slots(node: Node, specs: list[InputSpec], found: Mapping[str, Widget]) -> l
     ]
     for name, widget in found.items():
         made.append(slot(name, widget.spec.type, WidgetOf(name)))
-    return made + [old for old in held.values() if old.widget is None or old.widget.name in found]
+    return made + list(held.values())
 
 
 def _placed(wired: Wired, incoming: list[Link]) -> dict[int, Link]:
@@ -176,6 +177,16 @@ def _placed(wired: Wired, incoming: list[Link]) -> dict[int, Link]:
         if 0 <= link.input < len(wired.slots):
             placed.setdefault(link.input, link)
     return placed
+
+
+def _drop_stale(wired: Wired) -> None:
+    """Leave out the slots, and their links, for widgets that the class has no more."""
+    kept = [slot.widget is None or slot.widget.name in wired.widgets for slot in wired.slots]
+    if all(kept) or not wired.widgets and wired.node.type in CANVAS_ONLY:
+        return
+    fresh = {old: new for new, old in enumerate(index for index, keep in enumerate(kept) if keep)}
+    wired.slots = [slot for slot, keep in zip(wired.slots, kept, strict=True) if keep]
+    wired.links = {fresh[index]: link for index, link in wired.links.items() if index in fresh}
 
 
 def _outputs(graph: Graph) -> list[Link | None]:
