@@ -8,6 +8,7 @@ position in definition order, subgraphs and group nodes are taken apart.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from .schema import Schema
 from .widgets import Place
 from .wiring import CANVAS_ONLY, NOT_REPLAYABLE, PRIMITIVE, Classes, Wired, wire
 
+SUBGRAPH_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PACK = ("cnr_id", "aux_id", "ver")  # what says which pack of nodes a node is from
 
 
@@ -77,6 +79,8 @@ class _Writer:
                 raise WorkflowError(
                     f"cannot be converted: {scope.describe(wired)} adds links by rules of its own when queued"
                 )
+            if SUBGRAPH_ID.fullmatch(node.type):
+                raise WorkflowError(f"the file lacks the subgraph that {scope.describe(wired)} stands for")
             self._conversion.warnings.append(
                 f"{scope.describe(wired)} has no definition here: converted by what the file tells"
             )

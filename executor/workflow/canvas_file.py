@@ -29,6 +29,7 @@ class Slot(msgspec.Struct):
     type: Any = "*"
     link: int | str | None = None
     widget: WidgetOf | None = None
+    label: str | None = None
 
 
 class Node(msgspec.Struct):

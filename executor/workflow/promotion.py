@@ -99,12 +99,9 @@ class Promotion:
         index = self._add_input(host, name, kind, targets)
         if index not in host.hosted:
             return
-        kept = primitive.node.widgets_values
         position = next((position for _, position in entries if position < len(values)), None)
         if position is not None:
             host.hosted[index] = _hosted(host.hosted[index], values[position], position)
-        elif isinstance(kept, list) and kept:
-            host.hosted[index] = _hosted(host.hosted[index], kept[0], None)
 
     def _slot_for(self, source: Wired, name: str, inner: str | None) -> int | None:
         """The slot of a node inside that stands for its widget of that name."""

@@ -15,6 +15,7 @@ Schema = Mapping[str, Mapping[str, Any]]
 VALUE_TYPES = frozenset({"INT", "FLOAT", "STRING", "BOOLEAN", "COMBO"})
 DYNAMIC_COMBO = "COMFY_DYNAMICCOMBO_V3"  # a choice that brings inputs of its own
 AUTOGROW = "COMFY_AUTOGROW_V3"  # as many inputs as are used
+MATCHED = "COMFY_MATCHTYPE_V3"  # of one type with other inputs of the node
 # Further types that ComfyUI's canvas draws a widget for, and so keeps a value of.
 WIDGET_TYPES = VALUE_TYPES | {
     "AUDIO_RECORD",

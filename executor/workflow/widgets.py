@@ -56,36 +56,38 @@ def read(node: Node, specs: Sequence[InputSpec]) -> dict[str, Widget]:
     if isinstance(held, dict):
         for spec in _expanded(node, specs, lambda spec: held.get(spec.name, spec.default)):
             key = spec.name if spec.name in held else None
-            widgets[spec.name] = _widget(node, spec, held.get(spec.name, _default(spec)), key)
+            widgets[spec.name] = _widget(node, spec, held.get(spec.name, default_of(spec)), key)
         return widgets
     values = list(enumerate(held)) if isinstance(held, list) else []
     values = _without_dummies(values, specs)
     position = 0
 
     def current(spec: InputSpec) -> Any:
-        return values[position][1] if position < len(values) else _default(spec)
+        return values[position][1] if position < len(values) else default_of(spec)
 
     for spec in _expanded(node, specs, current):
         key = values[position][0] if position < len(values) else None
         widgets[spec.name] = _widget(node, spec, current(spec), key)
-        position += _width(spec)
+        position += width(spec)
     return widgets
 
 
 def _expanded(node: Node, specs: Sequence[InputSpec], value: Any) -> Iterator[InputSpec]:
-    """The inputs with a widget; after a dynamic choice those that the chosen option brings."""
+    """The inputs with a widget; after a dynamic choice those that the chosen option brings, and last those
+    that autogrow inputs have grown."""
     waiting = list(reversed(specs))
+    late: list[InputSpec] = []
     while waiting:
         spec = waiting.pop()
         if spec.type == AUTOGROW:
-            waiting += reversed(_grown(node, spec))
+            first, grown = _grown(node, spec)
+            waiting += reversed(first)
+            late += grown
         elif spec.has_widget:
-            if spec.type == DYNAMIC_COMBO:
-                chosen = value(spec)
-                yield spec
-                waiting += reversed(option_inputs(spec, chosen))
-            else:
-                yield spec
+            chosen = value(spec) if spec.type == DYNAMIC_COMBO else None
+            yield spec
+            waiting += reversed(option_inputs(spec, chosen))
+    yield from late
 
 
 def option_inputs(spec: InputSpec, chosen: Any) -> list[InputSpec]:
@@ -97,20 +99,21 @@ def option_inputs(spec: InputSpec, chosen: Any) -> list[InputSpec]:
     return []
 
 
-def _grown(node: Node, spec: InputSpec) -> list[InputSpec]:
-    """The inputs that an autogrow input has grown to on this node, as far as they have widgets."""
+def _grown(node: Node, spec: InputSpec) -> tuple[list[InputSpec], list[InputSpec]]:
+    """The inputs of an autogrow input that have widgets: those of a new node, and those added since. There
+    is always one more than are linked."""
     template = spec.options.get("template")
     inner = inputs(template) if isinstance(template, Mapping) else []
-    if not any(one.has_widget for one in inner):
-        return []
-    prefix = f"{spec.name}."
-    names = [slot.name for slot in node.inputs or () if slot.name.startswith(prefix)]
-    if not names:
-        listed = template.get("names")
-        count = max(1, int(template.get("min", 1)) + 1)
-        ordinals = listed[:count] if listed else [f"{template.get('prefix', '')}{i}" for i in range(count)]
-        names = [f"{prefix}{name}" for name in ordinals]
-    return [_named(name, inner[index % len(inner)]) for index, name in enumerate(names)]
+    if len(inner) != 1 or not inner[0].has_widget:
+        return [], []
+    listed, prefix = template.get("names"), template.get("prefix") or ""
+    most = len(listed) if listed else template.get("max", 100)
+    names = [f"{spec.name}.{name}" for name in listed or (f"{prefix}{index}" for index in range(most))]
+    linked = {slot.name for slot in node.inputs or () if slot.link is not None}
+    least = min(template.get("min", 1) + 1, most)
+    used = max((index + 2 for index, name in enumerate(names) if name in linked), default=0)
+    made = [_named(name, inner[0]) for name in names[: max(least, used)]]
+    return made[:least], made[least:]
 
 
 def _named(name: str, spec: InputSpec) -> InputSpec:
@@ -132,14 +135,14 @@ def _without_dummies(
     return [value for value, dummy in zip(values, forced, strict=True) if not dummy]
 
 
-def _width(spec: InputSpec) -> int:
+def width(spec: InputSpec) -> int:
     """How many places a widget takes: a control follows it, and a choice's control has a filter."""
     if not spec.has_control:
         return 1
     return 3 if spec.type == "COMBO" else 2
 
 
-def _default(spec: InputSpec) -> Any:
+def default_of(spec: InputSpec) -> Any:
     if spec.type == DYNAMIC_COMBO:
         options = spec.options.get("options")
         first = options[0] if isinstance(options, list) and options else None

@@ -11,7 +11,7 @@ from typing import Any
 from . import widgets
 from .canvas_file import Graph, Link, Node, Port, Slot, WidgetOf
 from .errors import WorkflowError
-from .schema import AUTOGROW, DYNAMIC_COMBO, InputSpec, Schema
+from .schema import AUTOGROW, DYNAMIC_COMBO, MATCHED, InputSpec, Schema
 from .widgets import Widget
 
 # Nodes that exist on the canvas only. The first let a value through, the others hold no part of the work.
@@ -98,7 +98,7 @@ class Classes:
         declared = self._schema.get(node.type, {}).get("output") or ()
         if index < len(declared):
             kind = declared[index]
-            return "COMBO" if isinstance(kind, (list, tuple)) else "*" if kind == "COMFY_MATCHTYPE_V3" else kind
+            return "COMBO" if isinstance(kind, (list, tuple)) else "*" if kind == MATCHED else kind
         held = node.outputs or ()
         return held[index].type if index < len(held) and held[index] is not None else None
 
@@ -111,7 +111,8 @@ def wire(graph: Graph, classes: Classes, definitions: Mapping[str, Graph]) -> Le
     for key, wired in nodes.items():
         if key in incoming:
             wired.links = _placed(wired, incoming[key])
-        _drop_stale(wired)
+        if classes.specs(wired.node.type) is not None:
+            _drop_stale(wired)
     feeds: dict[int, list[tuple[Wired, int]]] = defaultdict(list)
     where = {link.id: (wired, slot) for wired in nodes.values() for slot, link in wired.links.items()}
     for index, port in enumerate(graph.inputs):
@@ -149,13 +150,21 @@ def _slots(node: Node, specs: list[InputSpec], found: Mapping[str, Widget]) -> l
         return Slot(name, kind, old.link if old else None, widget)
 
     made = [
-        slot(spec.name, spec.type)
+        slot(spec.name, _socket_type(spec))
         for spec in specs
         if not spec.has_widget and spec.type not in (AUTOGROW, DYNAMIC_COMBO)
     ]
     for name, widget in found.items():
         made.append(slot(name, widget.spec.type, WidgetOf(name)))
     return made + list(held.values())
+
+
+def _socket_type(spec: InputSpec) -> Any:
+    """An input that takes the type of its neighbours starts with what it allows."""
+    if spec.type != MATCHED:
+        return spec.type
+    template = spec.options.get("template")
+    return (template.get("allowed_types") if isinstance(template, dict) else None) or "*"
 
 
 def _placed(wired: Wired, incoming: list[Link]) -> dict[int, Link]:
@@ -180,13 +189,18 @@ def _placed(wired: Wired, incoming: list[Link]) -> dict[int, Link]:
 
 
 def _drop_stale(wired: Wired) -> None:
-    """Leave out the slots, and their links, for widgets that the class has no more."""
-    kept = [slot.widget is None or slot.widget.name in wired.widgets for slot in wired.slots]
-    if all(kept) or not wired.widgets and wired.node.type in CANVAS_ONLY:
-        return
-    fresh = {old: new for new, old in enumerate(index for index, keep in enumerate(kept) if keep)}
-    wired.slots = [slot for slot, keep in zip(wired.slots, kept, strict=True) if keep]
-    wired.links = {fresh[index]: link for index, link in wired.links.items() if index in fresh}
+    """Leave out the slots, and their links, for widgets that the class has no more. The frontend takes them
+    out of the list that it is going through, so that it never looks at the one after."""
+    kept: list[int] = []
+    dropped = False
+    for index, slot in enumerate(wired.slots):
+        dropped = not dropped and slot.widget is not None and slot.widget.name not in wired.widgets
+        if not dropped:
+            kept.append(index)
+    if len(kept) < len(wired.slots):
+        fresh = {old: new for new, old in enumerate(kept)}
+        wired.slots = [wired.slots[index] for index in kept]
+        wired.links = {fresh[index]: link for index, link in wired.links.items() if index in fresh}
 
 
 def _outputs(graph: Graph) -> list[Link | None]:
