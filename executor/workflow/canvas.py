@@ -18,6 +18,7 @@ from .canvas_links import Links
 from .distinct_ids import make_distinct
 from .errors import WorkflowError
 from .expansion import Scope, Scopes, innermost_first
+from .group_nodes import PREFIXES as GROUP_PREFIXES
 from .group_nodes import to_subgraphs
 from .promotion import Promotion
 from .schema import Schema
@@ -79,8 +80,8 @@ class _Writer:
                 raise WorkflowError(
                     f"cannot be converted: {scope.describe(wired)} adds links by rules of its own when queued"
                 )
-            if SUBGRAPH_ID.fullmatch(node.type):
-                raise WorkflowError(f"the file lacks the subgraph that {scope.describe(wired)} stands for")
+            if SUBGRAPH_ID.fullmatch(node.type) or node.type.startswith(GROUP_PREFIXES):
+                raise WorkflowError(f"the file lacks the nodes that {scope.describe(wired)} stands for")
             self._conversion.warnings.append(
                 f"{scope.describe(wired)} has no definition here: converted by what the file tells"
             )
@@ -129,7 +130,6 @@ class _Writer:
                 values[slot.name] = [source.scope.prefix + source.node.id, source.output]
                 places.pop((key, slot.name), None)
         return values
-
 
     def _primitive(self, scope: Scope, wired: Wired, index: int, values: dict[str, Any]) -> None:
         """A PrimitiveNode writes its value into the widget that its link ends in."""

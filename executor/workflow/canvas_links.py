@@ -52,7 +52,9 @@ class Links:
                 break
             if step in walked:
                 name = wired.slots[slot].name
-                raise WorkflowError(f"the input {name} of {scope.describe(wired)} comes from a circle of links")
+                raise WorkflowError(
+                    f"the input {name} of {scope.describe(wired)} comes from a circle of links"
+                )
             walked[step] = None
             step = self._follow(step)
         for passed in walked:
@@ -103,7 +105,9 @@ class Links:
         """From an output of a subgraph's instance to what feeds it inside."""
         inner = self._scopes.inside(scope, host)
         if not 0 <= output < len(inner.level.outputs):
-            raise WorkflowError(f"a link comes from output {output} of {scope.describe(host)}, which it lacks")
+            raise WorkflowError(
+                f"a link comes from output {output} of {scope.describe(host)}, which it lacks"
+            )
         link: Link | None = inner.level.outputs[output]
         if link is None:
             return None
@@ -120,7 +124,9 @@ class Links:
         else:
             made = self._classes.output_type(wired.node, output)
         if made is None:
-            raise WorkflowError(f"a link comes from output {output} of {scope.describe(wired)}, which it lacks")
+            raise WorkflowError(
+                f"a link comes from output {output} of {scope.describe(wired)}, which it lacks"
+            )
         if wanted in WILDCARDS:
             return (output if output < len(slots) else 0) if slots else None
         types = [_text(slot.type) for slot in slots]

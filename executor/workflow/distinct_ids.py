@@ -63,7 +63,9 @@ def _rename_proxies(node: Node, names: dict[str, str]) -> None:
         node.properties = {
             **node.properties,
             PROXIES: [
-                [names.get(str(entry[0]), entry[0]), *entry[1:]] if isinstance(entry, list) and entry else entry
+                [names.get(str(entry[0]), entry[0]), *entry[1:]]
+                if isinstance(entry, list) and entry
+                else entry
                 for entry in proxies
             ],
         }

@@ -45,7 +45,9 @@ class Scopes:
         found = self._inner.get((scope, wired.id))
         if found is None:
             if scope.depth >= DEEPEST:
-                raise WorkflowError(f"subgraphs are nested more than {DEEPEST} deep at {scope.describe(wired)}")
+                raise WorkflowError(
+                    f"subgraphs are nested more than {DEEPEST} deep at {scope.describe(wired)}"
+                )
             level = self._levels[wired.node.type]
             found = Scope(f"{scope.prefix}{wired.id}:", level, scope.depth + 1, wired, scope)
             self._inner[scope, wired.id] = found

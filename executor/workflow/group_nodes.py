@@ -12,7 +12,7 @@ import msgspec
 
 from . import widgets
 from .canvas_file import INPUTS_ID, OUTPUTS_ID, Canvas, Graph, Link, Node, Port, Slot, node_of
-from .errors import WorkflowError
+from .errors import UnknownNodes, WorkflowError
 from .schema import InputSpec
 from .wiring import CANVAS_ONLY, PRIMITIVE, Classes
 
@@ -54,9 +54,10 @@ def _replace(node: Node, canvas: Canvas, classes: Classes) -> None:
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise WorkflowError(f"not a canvas file: {where}: {error}") from error
     inner = [node_of({**entry, "id": index}, where) for index, entry in enumerate(kept.nodes)]
-    for one in inner:
-        if classes.specs(one.type) is None and one.type not in CANVAS_ONLY:
-            raise WorkflowError(f"cannot be converted: {where} holds a {one.type}, which is not known here")
+    # Which values and inputs the group has, and in which order, only their definitions tell.
+    unknown = {one.type for one in inner if classes.specs(one.type) is None} - CANVAS_ONLY
+    if unknown:
+        raise UnknownNodes({kind: [str(node.id)] for kind in sorted(unknown)})
     if any(not (0 <= a < len(inner) and 0 <= c < len(inner)) for a, _, c, _ in links):
         raise WorkflowError(f"not a canvas file: {where} has a link to a node that it lacks")
     layout = _layout(inner, links, kept, classes)

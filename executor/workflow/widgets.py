@@ -95,7 +95,9 @@ def option_inputs(spec: InputSpec, chosen: Any) -> list[InputSpec]:
     options = spec.options.get("options")
     for option in options if isinstance(options, list) else ():
         if isinstance(option, Mapping) and option.get("key") == chosen:
-            return [_named(f"{spec.name}.{inner.name}", inner) for inner in inputs({"input": option["inputs"]})]
+            return [
+                _named(f"{spec.name}.{inner.name}", inner) for inner in inputs({"input": option["inputs"]})
+            ]
     return []
 
 
@@ -120,9 +122,7 @@ def _named(name: str, spec: InputSpec) -> InputSpec:
     return InputSpec(name, spec.type, spec.options, spec.required, spec.choices)
 
 
-def _without_dummies(
-    values: list[tuple[int, Any]], specs: Sequence[InputSpec]
-) -> list[tuple[int, Any]]:
+def _without_dummies(values: list[tuple[int, Any]], specs: Sequence[InputSpec]) -> list[tuple[int, Any]]:
     """Old files also hold a dummy for inputs that are links by declaration; their length tells."""
     forced: list[bool] = []
     for spec in specs:

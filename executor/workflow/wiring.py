@@ -126,7 +126,9 @@ def _wired(key: str, node: Node, classes: Classes, definitions: Mapping[str, Gra
     if node.type in definitions:
         held = {slot.name: slot for slot in node.inputs or ()}
         ports = definitions[node.type].inputs
-        slots = [Slot(port.name, port.type, held[port.name].link if port.name in held else None) for port in ports]
+        slots = [
+            Slot(port.name, port.type, held[port.name].link if port.name in held else None) for port in ports
+        ]
         return Wired(key, node, slots)
     specs = classes.specs(node.type)
     if specs is None:

@@ -1,9 +1,13 @@
 """ComfyUI's own frontend, in a headless browser, as the judge of what a canvas file means.
 
 A developer's tool. It needs the packages `comfyui-frontend-package` and `playwright` and a Chromium; what is
-missing, `missing()` says. For every canvas file in a folder it writes the prompt that the frontend queues:
+missing, `missing()` says. It writes the prompt that the frontend queues for every canvas file in a folder,
 
-    python tests/workflow/frontend.py OBJECT_INFO.json FOLDER_OR_FILE... --to OUT.jsonl
+    python tests/workflow/frontend.py OBJECT_INFO FOLDER_OR_FILE... --to OUT.jsonl
+
+or, for the files that two packages bring, digests of the file and of the prompt, where all node types are known:
+
+    python tests/workflow/frontend.py OBJECT_INFO --digests --to tests/data/canvas/digests.json
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import hashlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -163,28 +169,93 @@ def read_json(path: Path) -> Any:
     return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
+PACKAGES = {"comfyui-workflow-templates-json": "templates", "comfyui-subgraph-blueprints": "blueprints"}
+CANVAS_ONLY = ("Note", "MarkdownNote", "Reroute", "PrimitiveNode")
+
+
+def packaged() -> list[Path]:
+    """The canvas files of the packages, as far as these are installed."""
+    files: list[Path] = []
+    for package, folder in PACKAGES.items():
+        spec = find_spec(package.replace("-", "_"))
+        if spec is not None:
+            files += sorted((Path(spec.submodule_search_locations[0]) / folder).glob("*.json"))
+    return [file for file in files if is_canvas(read_json(file))]
+
+
+def is_canvas(content: Any) -> bool:
+    return isinstance(content, dict) and isinstance(content.get("nodes"), list)
+
+
+def all_known(canvas: Mapping[str, Any], object_info: Mapping[str, Any]) -> bool:
+    """Whether a server with these definitions knows every node type of the file."""
+    subgraphs = (canvas.get("definitions") or {}).get("subgraphs") or []
+    known = {*object_info, *CANVAS_ONLY, *(subgraph["id"] for subgraph in subgraphs)}
+    return all(node["type"] in known for graph in (canvas, *subgraphs) for node in graph["nodes"])
+
+
+def digest_of(prompt: Mapping[str, Any]) -> str:
+    """Of what a prompt says: titles are for people, and the frontend translates those of classes."""
+    said = {
+        key: {**node, "_meta": {name: text for name, text in node["_meta"].items() if name != "title"}}
+        for key, node in prompt.items()
+    }
+    return hashlib.sha256(json.dumps(javascript(said), sort_keys=True).encode()).hexdigest()
+
+
+def javascript(value: Any) -> Any:
+    """Numbers as JavaScript has them: 1.0 is 1; True stays apart from 1."""
+    if isinstance(value, dict):
+        return {key: javascript(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [javascript(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _canvases(paths: Iterable[Path]) -> Iterable[tuple[str, dict[str, Any]]]:
     files = (file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path]))
     for file in files:
         content = read_json(file)
-        if isinstance(content, dict) and isinstance(content.get("nodes"), list):
+        if is_canvas(content):
             yield file.stem, content
 
 
-async def _main(arguments: argparse.Namespace) -> None:
-    with arguments.to.open("w", encoding="utf-8") as out:
-        schema = read_json(arguments.object_info)
-        async for name, prompt, error in convert_all(schema, _canvases(arguments.paths)):
+async def _write_prompts(object_info: dict[str, Any], paths: Iterable[Path], to: Path) -> None:
+    with to.open("w", encoding="utf-8") as out:
+        async for name, prompt, error in convert_all(object_info, _canvases(paths)):
             entry = {"name": name, "prompt": prompt} if prompt is not None else {"name": name, "error": error}
             out.write(json.dumps(entry, ensure_ascii=False) + "\n")
             print(name, error or f"{len(prompt)} nodes", flush=True)
 
 
-if __name__ == "__main__":
+async def _write_digests(object_info: dict[str, Any], to: Path) -> None:
+    files = {file.name: file for file in packaged() if all_known(read_json(file), object_info)}
+    digests = {}
+    canvases = ((name, read_json(file)) for name, file in files.items())
+    async for name, prompt, error in convert_all(object_info, canvases):
+        if prompt is None:
+            raise SystemExit(f"{name}: {error}")
+        digests[name] = [hashlib.sha256(files[name].read_bytes()).hexdigest(), digest_of(prompt)]
+        print(name, flush=True)
+    versions = {package: version(package) for package in ("comfyui-frontend-package", *PACKAGES)}
+    to.write_text(json.dumps({"versions": versions, "files": digests}, indent=1) + "\n", encoding="utf-8")
+
+
+def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("object_info", type=Path)
-    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("object_info", type=Path, help="what a server answers at /object_info; may be .gz")
+    parser.add_argument("paths", type=Path, nargs="*")
+    parser.add_argument("--digests", action="store_true", help="digests of the packages' files")
     parser.add_argument("--to", type=Path, required=True)
+    arguments = parser.parse_args()
     if needed := missing():
         raise SystemExit(f"The frontend cannot be asked here: it needs {needed}.")
-    asyncio.run(_main(parser.parse_args()))
+    object_info = read_json(arguments.object_info)
+    if arguments.digests:
+        asyncio.run(_write_digests(object_info, arguments.to))
+    else:
+        asyncio.run(_write_prompts(object_info, arguments.paths, arguments.to))
+
+
+if __name__ == "__main__":
+    _main()
