@@ -17,7 +17,7 @@ from . import canvas_file, widgets
 from .canvas_links import Links
 from .distinct_ids import make_distinct
 from .errors import WorkflowError
-from .expansion import Scope, Scopes, innermost_first
+from .expansion import Scope, Scopes, check_size, innermost_first
 from .group_nodes import PREFIXES as GROUP_PREFIXES
 from .group_nodes import to_subgraphs
 from .promotion import Promotion
@@ -50,6 +50,7 @@ def convert(content: Mapping[str, Any], schema: Schema, rng: random.Random | Non
     to_subgraphs(canvas, classes)
     make_distinct(canvas)
     kinds = innermost_first(canvas)
+    check_size(canvas, kinds)
     levels = {kind: wire(canvas.definitions[kind], classes, canvas.definitions) for kind in kinds}
     root = wire(canvas.root, classes, canvas.definitions)
     promotion = Promotion(levels)

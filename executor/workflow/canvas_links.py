@@ -9,8 +9,8 @@ from typing import Any
 from .canvas_file import BYPASSED, INPUTS_ID, MUTED, Link
 from .errors import WorkflowError
 from .expansion import Scope, Scopes
-from .wiring import CANVAS_ONLY, GETTER, PASSING, SETTER, Classes, Wired, channel
 from .widgets import Widget
+from .wiring import CANVAS_ONLY, GETTER, PASSING, SETTER, Classes, Wired, channel
 
 WILDCARDS = frozenset({"", "*", "0"})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .canvas_file import Canvas
@@ -56,20 +56,27 @@ class Scopes:
     def running(self) -> Iterator[tuple[Scope, Wired]]:
         """Every node that a prompt could hold, outer ones first. What is muted or bypassed on the root is
         left out with all that is in it; inside a subgraph each node counts by its own mode."""
-        waiting, count = [self.root], 0
+        waiting = [self.root]
         while waiting:
             scope = waiting.pop()
             inner = []
             for wired in scope.level.nodes.values():
-                count += 1
-                if count > MOST_NODES:
-                    raise WorkflowError(f"the subgraphs hold more than {MOST_NODES:,} nodes when taken apart")
                 if not self.is_instance(wired):
                     if wired.node.runs:
                         yield scope, wired
                 elif wired.node.runs or scope.host is not None:
                     inner.append(self.inside(scope, wired))
             waiting += reversed(inner)
+
+
+def check_size(canvas: Canvas, kinds: Iterable[str]) -> None:
+    """Raises WorkflowError where too many nodes come out: each level of nesting can double them. `kinds` are
+    the definitions in use, innermost first."""
+    sizes: dict[str, int] = {}
+    for kind in kinds:
+        sizes[kind] = sum(sizes.get(node.type, 0) + 1 for node in canvas.definitions[kind].nodes.values())
+    if sum(sizes.get(node.type, 0) + 1 for node in canvas.root.nodes.values()) > MOST_NODES:
+        raise WorkflowError(f"the subgraphs hold more than {MOST_NODES:,} nodes when taken apart")
 
 
 def innermost_first(canvas: Canvas) -> list[str]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from .canvas_file import INPUTS_ID, Link, Port, Slot
 from .distinct_ids import PROXIES
-from .wiring import PRIMITIVE, Level, Wired
 from .widgets import Widget
+from .wiring import PRIMITIVE, Level, Wired
 
 QUARANTINE = "proxyWidgetErrorQuarantine"
 PREFIX = re.compile(r"\s*\d+\s*:\s*(.+)", re.DOTALL)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Schema = Mapping[str, Mapping[str, Any]]
@@ -58,7 +59,7 @@ class InputSpec:
         """Whether it holds a value of its own (a widget on the canvas); otherwise it only takes links."""
         return self.type in VALUE_TYPES and not self.options.get("forceInput")
 
-    @property
+    @cached_property
     def has_widget(self) -> bool:
         """Whether the canvas keeps a value of it: more types than those that can be set as text."""
         return (self.options.get("widgetType") or self.type) in WIDGET_TYPES and not self.options.get(

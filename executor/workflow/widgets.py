@@ -124,13 +124,15 @@ def _named(name: str, spec: InputSpec) -> InputSpec:
 
 def _without_dummies(values: list[tuple[int, Any]], specs: Sequence[InputSpec]) -> list[tuple[int, Any]]:
     """Old files also hold a dummy for inputs that are links by declaration; their length tells."""
+    if not any(spec.options.get("forceInput") for spec in specs):
+        return values
     forced: list[bool] = []
     for spec in specs:
         if spec.has_widget or spec.options.get("forceInput"):
             forced.append(bool(spec.options.get("forceInput")))
             if spec.options.get("control_after_generate"):
                 forced.append(False)
-    if len(values) != len(forced) or not any(forced):
+    if len(values) != len(forced):
         return values
     return [value for value, dummy in zip(values, forced, strict=True) if not dummy]
 

@@ -5,7 +5,7 @@ missing, `missing()` says. It writes the prompt that the frontend queues for eve
 
     python tests/workflow/frontend.py OBJECT_INFO FOLDER_OR_FILE... --to OUT.jsonl
 
-or, for the files that two packages bring, digests of the file and of the prompt, where all node types are known:
+or, for the files of two packages whose node types are all known, digests of the file and of the prompt:
 
     python tests/workflow/frontend.py OBJECT_INFO --digests --to tests/data/canvas/digests.json
 """
@@ -158,10 +158,14 @@ async def convert_all(
     """(name, prompt, "") for each canvas, or (name, None, what went wrong)."""
     async with opened(object_info) as page:
         for name, canvas in canvases:
-            try:
-                yield name, await converted(page, canvas), ""
-            except Exception as error:  # a browser error is the answer for this file
-                yield name, None, str(error).splitlines()[0]
+            yield name, *await _asked(page, canvas)
+
+
+async def _asked(page: Any, canvas: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    try:
+        return await converted(page, canvas), ""
+    except Exception as error:  # what goes wrong in the browser is the answer
+        return None, str(error).splitlines()[0]
 
 
 def read_json(path: Path) -> Any:

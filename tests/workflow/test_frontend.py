@@ -1,7 +1,8 @@
 """Canvas files against the prompts that ComfyUI's own frontend makes of them.
 
-`pairs.jsonl.gz` holds saved files of many ages, `cases.json` small ones for single rules, `digests.json` digests
-for the files of two packages (`frontend.py` says how to make them anew). One test asks the frontend itself.
+`pairs.jsonl.gz` holds saved files of many ages, `cases.json` small ones for single rules, and `digests.json`
+digests for the files of two packages (`frontend.py` says how to make them anew). One test asks the frontend
+itself.
 """
 
 import asyncio
