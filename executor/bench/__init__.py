@@ -15,7 +15,8 @@ from .registry import Benchmark, Figure, Unavailable, benchmarks
 def run(names: Sequence[str], json: bool, list_only: bool, console: Console) -> int:
     """Run the benchmarks called `names`, or all of them, and print what they measure.
 
-    Returns the exit code: 0, 1 if a figure misses its target, 2 if there is no benchmark of that name or one cannot run here.
+    Returns the exit code: 0, 1 if a figure misses its target, 2 if there is no benchmark of that name or one
+    cannot run here.
     """
     known = benchmarks()
     unknown = [name for name in names if name not in known]

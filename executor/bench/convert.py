@@ -1,7 +1,7 @@
 """`convert`: what it costs to make a prompt of a canvas file.
 
-The files are ComfyUI's own workflow templates, which come as a package. A generated canvas of 20,000 nodes shows
-that the cost of a node does not grow with the canvas.
+The files are ComfyUI's own workflow templates, which come as a package. A generated canvas of 20,000 nodes
+shows that the cost of a node does not grow with the canvas.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ of subgraphs. No recursion, and every stretch is walked once: a chain may be as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .canvas_file import BYPASSED, INPUTS_ID, MUTED, Link
 from .errors import WorkflowError
@@ -15,7 +15,7 @@ from .wiring import CANVAS_ONLY, GETTER, PASSING, SETTER, Classes, Wired, channe
 WILDCARDS = frozenset({"", "*", "0"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """What a link finally leads to: an output of a node, or (`widget`) a value that an instance of a
     subgraph holds."""
@@ -26,8 +26,7 @@ class Source:
     widget: Widget | None = None
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """An output that somebody wants something of type `wanted` from."""
 
     scope: Scope

@@ -20,7 +20,7 @@ CURVE = {"points": [[0, 0], [1, 1]], "interpolation": "monotone_cubic"}
 SAMPLERS = ("KSampler", "KSamplerAdvanced")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """A place in a canvas file: `widgets_values[key]` of the node with this id."""
 
@@ -28,7 +28,7 @@ class Place:
     key: int | str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Widget:
     """One value on the canvas. `key` is where `widgets_values` holds it; None where it is the default."""
 

@@ -45,7 +45,7 @@ NOT_REPLAYABLE = frozenset(
 )
 
 
-@dataclass
+@dataclass(slots=True, eq=False)
 class Wired:
     """A node ready to be followed. `links` are by the index of the slot they end in; `hosted` are the values
     that an instance of a subgraph holds for its inputs, by the input's index."""
@@ -114,7 +114,9 @@ def wire(graph: Graph, classes: Classes, definitions: Mapping[str, Graph]) -> Le
         if classes.specs(wired.node.type) is not None:
             _drop_stale(wired)
     feeds: dict[int, list[tuple[Wired, int]]] = defaultdict(list)
-    where = {link.id: (wired, slot) for wired in nodes.values() for slot, link in wired.links.items()}
+    where: dict[str, tuple[Wired, int]] = {}
+    if graph.inputs:
+        where = {link.id: (wired, slot) for wired in nodes.values() for slot, link in wired.links.items()}
     for index, port in enumerate(graph.inputs):
         feeds[index] = [where[str(link)] for link in port.linkIds or () if str(link) in where]
     setters = {channel(wired.node): wired for wired in nodes.values() if wired.node.type == SETTER}
