@@ -9,13 +9,14 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from .registry import Benchmark, Figure, benchmarks
+from .registry import Benchmark, Figure, Unavailable, benchmarks
 
 
 def run(names: Sequence[str], json: bool, list_only: bool, console: Console) -> int:
     """Run the benchmarks called `names`, or all of them, and print what they measure.
 
-    Returns the exit code: 0, 1 if a figure misses its target, 2 if there is no benchmark of that name.
+    Returns the exit code: 0, 1 if a figure misses its target, 2 if there is no benchmark of that name or one
+    cannot run here.
     """
     known = benchmarks()
     unknown = [name for name in names if name not in known]
@@ -26,7 +27,11 @@ def run(names: Sequence[str], json: bool, list_only: bool, console: Console) -> 
     if list_only:
         _print_list(chosen, json, console)
         return 0
-    measured = {one.name: list(one.measure()) for one in chosen}
+    try:
+        measured = {one.name: list(one.measure()) for one in chosen}
+    except Unavailable as error:
+        console.print(str(error), markup=False)
+        return 2
     if json:
         _print_json(
             {name: [_as_json(figure) for figure in figures] for name, figures in measured.items()}, console

@@ -79,7 +79,7 @@ def _costs() -> tuple[dict[int, float], dict[int, float]]:
     uncached: dict[int, float] = {}
     cached: dict[int, float] = {}
     values = count()
-    with _quiet_collector():
+    with quiet_collector():
         for _ in range(ROUNDS):
             for length in (SHORT, *LONGER):
                 engine = Engine(NODES)
@@ -99,7 +99,7 @@ def _seconds(engine: Engine, prompt: dict[str, Any]) -> float:
 
 
 @contextmanager
-def _quiet_collector() -> Iterator[None]:
+def quiet_collector() -> Iterator[None]:
     """No garbage collection meanwhile: it scans what everybody else has allocated."""
     gc.collect()
     gc.disable()

@@ -9,7 +9,11 @@ from typing import Literal, NamedTuple
 
 # Imported when benchmarks are asked for. Each has functions marked with `benchmark`, and imports nothing
 # heavy before those are called.
-_MODULES = ("engine", "hello")
+_MODULES = ("convert", "engine", "hello")
+
+
+class Unavailable(Exception):
+    """A benchmark needs what is not installed. The message is one sentence that says how to get it."""
 
 
 class Figure(NamedTuple):

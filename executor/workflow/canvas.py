@@ -1,100 +1,147 @@
 """A canvas file (what ComfyUI's "Save" writes) converted to a prompt (what its server runs).
 
-The rules are those of ComfyUI's own frontend: nodes that only exist on the canvas disappear, muted nodes
-go, bypassed ones pass their inputs through, widget values are found by position in definition order.
-Subgraphs and group nodes are refused by name.
+The rules are those of ComfyUI's own frontend, as `tests/workflow/frontend.py` asks it: nodes that only exist
+on the canvas disappear, muted nodes go, bypassed ones pass their inputs through, widget values are found by
+position in definition order, subgraphs and group nodes are taken apart.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import widgets
-from .canvas_file import Canvas, Node
-from .canvas_links import slots, source_of
-from .errors import UnknownNodes, WorkflowError
-from .schema import Schema, inputs
+from . import canvas_file, widgets
+from .canvas_links import Links
+from .distinct_ids import make_distinct
+from .errors import WorkflowError
+from .expansion import Scope, Scopes, check_size, innermost_first
+from .group_nodes import PREFIXES as GROUP_PREFIXES
+from .group_nodes import to_subgraphs
+from .promotion import Promotion
+from .schema import Schema
+from .widgets import Place
+from .wiring import CANVAS_ONLY, NOT_REPLAYABLE, PRIMITIVE, Classes, Wired, wire
 
-CANVAS_ONLY = frozenset({"Note", "MarkdownNote", "Reroute", "PrimitiveNode"})
-GROUP_PREFIXES = ("workflow>", "workflow/")
-DYNAMIC_TYPES = ("COMFY_DYNAMICCOMBO", "COMFY_AUTOGROW", "COMFY_DYNAMICSLOT")  # inputs that come and go
+SUBGRAPH_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+PACK = ("cnr_id", "aux_id", "ver")  # what says which pack of nodes a node is from
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """`places` says where on the canvas the literal of (node id, input) is kept, for writing values back."""
+    """`places` says where on the canvas the literal of (node id, input) is kept, for writing values back;
+    values inside subgraphs, which several instances share, have none. `warnings` name the nodes that were
+    converted by what the file itself tells."""
 
     prompt: dict[str, dict[str, Any]]
-    places: dict[tuple[str, str], widgets.Place] = field(default_factory=dict)
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
 
 def convert(content: Mapping[str, Any], schema: Schema, rng: random.Random | None = None) -> Conversion:
     """`rng` draws the alternatives of `{a|b}` in prompts; without one the first is taken.
 
-    Raises WorkflowError where a node's type is unknown or not yet convertible.
+    Raises WorkflowError, naming the node, for what is no canvas or cannot be followed.
     """
-    canvas = Canvas(content)
-    running = {key: node for key, node in canvas.nodes.items() if node.runs and node.type not in CANVAS_ONLY}
-    _refuse_unconvertible(running, canvas, schema)
-    conversion = Conversion({})
-    for node_id, node in running.items():
-        title = node.title or schema[node.type].get("display_name") or node.type
-        conversion.prompt[node_id] = {
-            "inputs": _inputs(node_id, canvas, schema, conversion.places, rng),
+    classes = Classes(schema)
+    canvas = canvas_file.read(content)
+    to_subgraphs(canvas, classes)
+    make_distinct(canvas)
+    kinds = innermost_first(canvas)
+    check_size(canvas, kinds)
+    levels = {kind: wire(canvas.definitions[kind], classes, canvas.definitions) for kind in kinds}
+    root = wire(canvas.root, classes, canvas.definitions)
+    promotion = Promotion(levels)
+    for level in (*levels.values(), root):
+        promotion.settle(level)
+    scopes = Scopes(root, levels)
+    writer = _Writer(classes, Links(scopes, classes), rng)
+    for scope, wired in scopes.running():
+        writer.write(scope, wired)
+    return writer.finished()
+
+
+class _Writer:
+    """Puts one node after the other into a prompt."""
+
+    def __init__(self, classes: Classes, links: Links, rng: random.Random | None):
+        self._classes = classes
+        self._links = links
+        self._rng = rng
+        self._conversion = Conversion({})
+
+    def write(self, scope: Scope, wired: Wired) -> None:
+        node = wired.node
+        if self._classes.specs(node.type) is None:
+            if node.type in CANVAS_ONLY:
+                return
+            if node.type in NOT_REPLAYABLE:
+                raise WorkflowError(
+                    f"cannot be converted: {scope.describe(wired)} adds links by rules of its own when queued"
+                )
+            if SUBGRAPH_ID.fullmatch(node.type) or node.type.startswith(GROUP_PREFIXES):
+                raise WorkflowError(f"the file lacks the nodes that {scope.describe(wired)} stands for")
+            self._conversion.warnings.append(
+                f"{scope.describe(wired)} has no definition here: converted by what the file tells"
+            )
+        pack = {name: node.property(name) for name in PACK if isinstance(node.property(name), str)}
+        self._conversion.prompt[scope.prefix + wired.id] = {
+            "inputs": self._inputs(scope, wired),
             "class_type": node.type,
-            "_meta": {"title": title},
+            "_meta": {"title": node.title or self._classes.title(node.type), **pack},
         }
-    return conversion
 
+    def finished(self) -> Conversion:
+        """Drops the inputs that come from nodes that are not in the prompt."""
+        prompt = self._conversion.prompt
+        for node in prompt.values():
+            gone = [
+                name
+                for name, value in node["inputs"].items()
+                if isinstance(value, list) and value[0] not in prompt
+            ]
+            for name in gone:
+                del node["inputs"][name]
+        return self._conversion
 
-def _inputs(
-    node_id: str,
-    canvas: Canvas,
-    schema: Schema,
-    places: dict[tuple[str, str], widgets.Place],
-    rng: random.Random | None,
-) -> dict[str, Any]:
-    """The node's values, then its links, which go before values of the same name. Adds to `places`."""
-    node = canvas.nodes[node_id]
-    values: dict[str, Any] = {}
-    for spec, value, key in widgets.read(node.widgets_values, inputs(schema[node.type])):
-        values[spec.name] = widgets.serialized(spec, value, rng)
-        if key is not None:
-            places[node_id, spec.name] = widgets.Place(node_id, key)
-    for slot in slots(node, schema):
-        source = source_of(slot, canvas, schema)
-        if source is None:
-            continue
-        if source.is_value:
-            kept = canvas.nodes[source.node].widgets_values
-            values[slot.name] = widgets.wrapped(kept[0] if isinstance(kept, list) and kept else None)
-            places[node_id, slot.name] = widgets.Place(source.node, 0)
-        else:
-            values[slot.name] = [source.node, source.output]
-            places.pop((node_id, slot.name), None)
-    return values
+    def _inputs(self, scope: Scope, wired: Wired) -> dict[str, Any]:
+        """The node's values, then its links, which go before values of the same name."""
+        key = scope.prefix + wired.id
+        places = self._conversion.places
+        values: dict[str, Any] = {}
+        for name, widget in wired.widgets.items():
+            if not widgets.is_absent(widget):
+                values[name] = widgets.serialized(widget, self._rng)
+            if widget.key is not None and scope.host is None:
+                places[key, name] = Place(wired.id, widget.key)
+        for index, slot in enumerate(wired.slots):
+            if index not in wired.links:
+                continue
+            source = self._links.source(scope, wired, index)
+            if source is None:
+                self._primitive(scope, wired, index, values)
+            elif source.widget is not None:
+                values[slot.name] = widgets.wrapped(source.widget.value)
+                places.pop((key, slot.name), None)
+                if source.widget.key is not None and source.scope.parent.host is None:
+                    places[key, slot.name] = Place(source.node.id, source.widget.key)
+            else:
+                values[slot.name] = [source.scope.prefix + source.node.id, source.output]
+                places.pop((key, slot.name), None)
+        return values
 
-
-def _refuse_unconvertible(running: Mapping[str, Node], canvas: Canvas, schema: Schema) -> None:
-    unknown: dict[str, list[str]] = {}
-    for node_id, node in running.items():
-        if (reason := _not_yet(node.type, canvas, schema)) is not None:
-            raise WorkflowError(f"cannot be converted yet: node {node_id} {reason}")
-        if node.type not in schema:
-            unknown.setdefault(node.type, []).append(node_id)
-    if unknown:
-        raise UnknownNodes(unknown)
-
-
-def _not_yet(kind: str, canvas: Canvas, schema: Schema) -> str | None:
-    if kind in canvas.subgraphs:
-        return f'is the subgraph "{canvas.subgraphs[kind]}"'
-    if kind.startswith(GROUP_PREFIXES):
-        return f'is the group node "{kind[len(GROUP_PREFIXES[0]) :]}"'
-    for spec in inputs(schema.get(kind, {})):
-        if spec.type.startswith(DYNAMIC_TYPES):
-            return f"({kind}) has the input {spec.name} of the type {spec.type}"
-    return None
+    def _primitive(self, scope: Scope, wired: Wired, index: int, values: dict[str, Any]) -> None:
+        """A PrimitiveNode writes its value into the widget that its link ends in."""
+        slot, origin = wired.slots[index], scope.level.nodes.get(wired.links[index].origin)
+        if origin is None or origin.node.type != PRIMITIVE or slot.widget is None:
+            return
+        widget = wired.widgets.get(slot.widget.name or "")
+        held = origin.node.widgets_values
+        if widget is None or not isinstance(held, list) or not held:
+            return
+        given = widgets.Widget(widget.spec, held[0], 0)
+        values[slot.name] = widgets.serialized(given, self._rng)
+        if scope.host is None:
+            self._conversion.places[wired.id, slot.name] = Place(origin.id, 0)

@@ -6,7 +6,8 @@ class WorkflowError(ValueError):
 
 
 class UnknownNodes(WorkflowError):
-    """The file has node types that nobody here defines: `types` maps each to the ids of its nodes."""
+    """The file cannot be converted without node types that nobody here defines: `types` maps each to the ids
+    of its nodes."""
 
     def __init__(self, types: dict[str, list[str]]):
         names = ", ".join(f"{kind} (node {', '.join(ids)})" for kind, ids in types.items())

@@ -8,11 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Schema = Mapping[str, Mapping[str, Any]]
 
 VALUE_TYPES = frozenset({"INT", "FLOAT", "STRING", "BOOLEAN", "COMBO"})
+DYNAMIC_COMBO = "COMFY_DYNAMICCOMBO_V3"  # a choice that brings inputs of its own
+AUTOGROW = "COMFY_AUTOGROW_V3"  # as many inputs as are used
+MATCHED = "COMFY_MATCHTYPE_V3"  # of one type with other inputs of the node
+# Further types that ComfyUI's canvas draws a widget for, and so keeps a value of.
+WIDGET_TYPES = VALUE_TYPES | {
+    "AUDIO_RECORD",
+    "BOUNDING_BOX",
+    "BOUNDING_BOXES",
+    "CHART",
+    "COLOR",
+    "COLORS",
+    "COMPOSITOR",
+    "CURVE",
+    "GALLERIA",
+    "IMAGECOMPARE",
+    "LIGHT_INFO_PREVIEW",
+    "LOAD_3D",
+    "MARKDOWN",
+    "PAINTER",
+    "PREVIEW_3D",
+    "RANGE",
+    "RESOLUTION_PREVIEW",
+    "TEXTAREA",
+    "VIDEO_EDIT",
+    "WEBCAM",
+    DYNAMIC_COMBO,
+}
 SEED_NAMES = ("seed", "noise_seed")
 
 
@@ -30,6 +58,13 @@ class InputSpec:
     def is_value(self) -> bool:
         """Whether it holds a value of its own (a widget on the canvas); otherwise it only takes links."""
         return self.type in VALUE_TYPES and not self.options.get("forceInput")
+
+    @cached_property
+    def has_widget(self) -> bool:
+        """Whether the canvas keeps a value of it: more types than those that can be set as text."""
+        return (self.options.get("widgetType") or self.type) in WIDGET_TYPES and not self.options.get(
+            "forceInput"
+        )
 
     @property
     def has_control(self) -> bool:

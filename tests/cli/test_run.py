@@ -135,8 +135,10 @@ def test_json_tells_the_error(slipstream, workflow):
     ("content", "message"),
     [
         ("nonsense", "not JSON"),
-        ('{"nodes": [{"id": 5, "type": "workflow>Mine"}], "links": []}', "cannot be converted yet: node 5"),
-        ('{"nodes": [{"id": 5, "type": "Nobody"}], "links": []}', "Nobody (node 5)\n  Nobody is elsewhere"),
+        (
+            '{"nodes": [{"id": 5, "type": "workflow>Mine"}], "links": []}',
+            "lacks the nodes that node 5 (workf",
+        ),
     ],
 )
 def test_bad_files(slipstream, tmp_path, content, message):
@@ -153,8 +155,15 @@ def test_missing_file(slipstream):
     assert "none.json" in answer.stderr
 
 
-def test_unknown_node_class_in_a_prompt(slipstream, tmp_path):
-    (tmp_path / "api.json").write_text('{"7": {"class_type": "Nobody", "inputs": {}}}')
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"7": {"class_type": "Nobody", "inputs": {}}}',
+        '{"nodes": [{"id": 7, "type": "Nobody"}], "links": []}',
+    ],
+)
+def test_unknown_node_class_in_a_prompt_and_on_a_canvas(slipstream, tmp_path, content):
+    (tmp_path / "api.json").write_text(content)
     answer = slipstream("run", "api.json")
     assert answer.exit_code == 4
     assert "Nobody is elsewhere" in answer.stderr

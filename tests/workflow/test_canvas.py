@@ -1,107 +1,20 @@
-"""Canvas files against the prompts that ComfyUI's own frontend makes of them."""
+"""What the frontend cannot be asked about: warnings, places, nodes of other people's extensions, size."""
 
-import json
-from pathlib import Path
+import random
+import time
 
 import pytest
+from canvases import SMALL, SUBGRAPH, canvas, node, subgraph
+from slipstream.executor.workflow import files
 from slipstream.executor.workflow.canvas import convert
-from slipstream.executor.workflow.errors import WorkflowError
+from slipstream.executor.workflow.draft import Draft
 
-PAIRS = Path(__file__).parents[1] / "data" / "pairs"
-NAMES = sorted(json.loads((PAIRS / "index.json").read_text()))
-SCHEMA = json.loads((PAIRS / "object_info.json").read_text())
-PATCH = {
-    "input": {"required": {"model": ["MODEL"], "cfg": ["FLOAT", {"default": 8.0}]}},
-    "output": ["MODEL"],
-}
+DEFINITIONS = {"subgraphs": [subgraph()]}
 
 
-def load(name):
-    return json.loads((PAIRS / name).read_text())
-
-
-def javascript_numbers(value):
-    """JavaScript writes 1.0 as 1; True must stay apart from 1."""
-    if isinstance(value, dict):
-        return {key: javascript_numbers(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [javascript_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def content(prompt):
-    return json.dumps(
-        {key: (node["class_type"], javascript_numbers(node["inputs"])) for key, node in prompt.items()},
-        sort_keys=True,
-    )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_pair(name):
-    converted = convert(load(f"{name}.ui.json"), SCHEMA).prompt
-    assert content(converted) == content(load(f"{name}.api.json"))
-
-
-def node(node_id, kind, *, inputs=(), outputs=("MODEL",), mode=0, values=None):
-    """`inputs`: (name, type, link id or None)."""
-    return {
-        "id": node_id,
-        "type": kind,
-        "mode": mode,
-        "inputs": [{"name": name, "type": type_, "link": link} for name, type_, link in inputs],
-        "outputs": [{"name": type_, "type": type_} for type_ in outputs],
-        "widgets_values": values,
-    }
-
-
-def canvas(nodes, links, **more):
-    return {"nodes": nodes, "links": links, **more}
-
-
-SMALL = {
-    "Load": {"input": {"required": {"name": [["a", "b"]]}}, "output": ["MODEL"]},
-    "Patch": PATCH,
-    "Use": {"input": {"required": {"model": ["MODEL"], "seed": ["INT", {"default": 7}], "text": ["STRING"]}}},
-}
-
-
-def test_links_may_be_objects_and_reroutes_chain():
-    nodes = [
-        node(1, "Load", values=["b"]),
-        node(2, "Reroute", inputs=[("", "*", 1)], outputs=["*"]),
-        node(3, "Reroute", inputs=[("", "*", 2)], outputs=["*"]),
-        node(4, "Use", inputs=[("model", "MODEL", 3)], values=[1, "fixed", "x"]),
-    ]
-    links = [
-        {
-            "id": number,
-            "origin_id": number,
-            "origin_slot": 0,
-            "target_id": number + 1,
-            "target_slot": 0,
-            "type": "*",
-        }
-        for number in (1, 2, 3)
-    ]
-    prompt = convert(canvas(nodes, links), SMALL).prompt
-    assert prompt["4"]["inputs"] == {"model": ["1", 0], "seed": 1, "text": "x"}
-    assert set(prompt) == {"1", "4"}
-
-
-@pytest.mark.parametrize(("mode", "model"), [(0, ["2", 0]), (4, ["1", 0]), (2, None)])
-def test_active_bypassed_and_muted(mode, model):
-    nodes = [
-        node(1, "Load", values=["a"]),
-        node(2, "Patch", inputs=[("model", "MODEL", 1)], mode=mode, values=[4.0]),
-        node(3, "Use", inputs=[("model", "MODEL", 2)], values=[1, "fixed", "x"]),
-    ]
-    prompt = convert(canvas(nodes, [[1, 1, 0, 2, 0, "MODEL"], [2, 2, 0, 3, 0, "MODEL"]]), SMALL).prompt
-    assert prompt["3"]["inputs"].get("model") == model
-
-
-def test_values_that_the_file_lacks_are_the_defaults():
-    prompt = convert(canvas([node(1, "Use")], []), SMALL).prompt
-    assert prompt["1"]["inputs"] == {"seed": 7, "text": ""}
+def host(node_id, link, values=None, **more):
+    inputs = [("model", "MODEL", link), ("cfg", "FLOAT", None)]
+    return node(node_id, SUBGRAPH, inputs=inputs, values=values, **more)
 
 
 def test_values_by_name_and_list_values():
@@ -109,40 +22,124 @@ def test_values_by_name_and_list_values():
     assert prompt["1"]["inputs"] == {"seed": 3, "text": {"__value__": [1, 2]}}
 
 
-def test_a_primitive_node_hands_over_its_value():
-    nodes = [
-        node(1, "PrimitiveNode", outputs=["STRING"], values=["from the primitive", "fixed"]),
-        node(2, "Use", inputs=[("text", "STRING", 1)], values=[1, "fixed", "stale"]),
+def test_a_class_without_definition_is_converted_by_what_the_file_tells():
+    slots = [
+        {"name": "model", "type": "MODEL", "link": 1},
+        {"name": "seed", "type": "INT", "link": None, "widget": {"name": "seed"}},
+        {"name": "text", "type": "STRING", "link": None, "widget": {"name": "text"}},
     ]
-    conversion = convert(canvas(nodes, [[1, 1, 0, 2, 1, "STRING"]]), SMALL)
-    assert conversion.prompt["2"]["inputs"]["text"] == "from the primitive"
-    assert conversion.places["2", "text"].node == "1"
+    nodes = [
+        node(1, "Load", values=["b"]),
+        {**node(2, "Mystery", values=[7, "randomize", "hello"]), "title": "What", "inputs": slots},
+        {**node(3, "Mystery"), "inputs": slots[1:], "widgets_values_named": {"text": "named", "seed": 4}},
+    ]
+    conversion = convert(canvas(nodes, [[1, 1, 0, 2, 0, "MODEL"]]), SMALL)
+    assert conversion.prompt["2"]["inputs"] == {"seed": 7, "text": "hello", "model": ["1", 0]}
+    assert conversion.prompt["2"]["class_type"] == "Mystery"
+    assert conversion.prompt["3"]["inputs"] == {"text": "named", "seed": 4}
+    assert conversion.warnings == [
+        'node 2 "What" (Mystery) has no definition here: converted by what the file tells',
+        "node 3 (Mystery) has no definition here: converted by what the file tells",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("a-uuid", 'cannot be converted yet: node 5 is the subgraph "Upscale"'),
-        ("workflow>Pair", 'cannot be converted yet: node 5 is the group node "Pair"'),
-        ("Nobody", "cannot be converted: node types that are not known here: Nobody (node 5)"),
-        ("Grow", "cannot be converted yet: node 5 (Grow) has the input images of the type COMFY_AUTOGROW_V3"),
-    ],
-)
-def test_refusals_name_the_node(kind, message):
-    schema = {**SMALL, "Grow": {"input": {"required": {"images": ["COMFY_AUTOGROW_V3", {}]}}}}
-    definitions = {"subgraphs": [{"id": "a-uuid", "name": "Upscale"}]}
-    with pytest.raises(WorkflowError) as error:
-        convert(canvas([node(5, kind)], [], definitions=definitions), schema)
-    assert str(error.value) == message
+def test_set_and_get_nodes_are_followed_by_name():
+    nodes = [
+        node(1, "Load", values=["b"]),
+        node(2, "SetNode", inputs=[("MODEL", "MODEL", 1)], values=["m"]),
+        node(3, "GetNode", values=["m"]),
+        node(4, "Use", inputs=[("model", "MODEL", 2)], values=[1, "fixed", "x"]),
+        node(5, "GetNode", values=["nobody set this"]),
+        node(6, "Use", inputs=[("model", "MODEL", 3)], values=[1, "fixed", "x"]),
+    ]
+    links = [[1, 1, 0, 2, 0, "MODEL"], [2, 3, 0, 4, 0, "MODEL"], [3, 5, 0, 6, 0, "MODEL"]]
+    conversion = convert(canvas(nodes, links), SMALL)
+    assert set(conversion.prompt) == {"1", "4", "6"}
+    assert conversion.prompt["4"]["inputs"]["model"] == ["1", 0]
+    assert "model" not in conversion.prompt["6"]["inputs"]
+    assert conversion.warnings == []
 
 
-def test_an_unconvertible_node_that_does_not_run_is_no_obstacle():
-    assert (
-        convert(canvas([node(5, "workflow>Pair", mode=2), node(6, "Nobody", mode=4)], []), SMALL).prompt == {}
-    )
+def test_notes_and_labels_of_extensions_disappear():
+    nodes = [node(1, "Label (rgthree)"), node(2, "MarkdownNote", values=["text"])]
+    assert convert(canvas(nodes, []), SMALL).prompt == {}
 
 
-@pytest.mark.parametrize("nodes", [[{"type": "Load"}], [{"id": 1}], ["text"]])
-def test_a_damaged_canvas_is_refused(nodes):
-    with pytest.raises(WorkflowError, match="not a canvas file"):
-        convert(canvas(nodes, []), SMALL)
+def test_an_input_led_straight_through_a_subgraph():
+    through = subgraph()
+    through["outputs"][0]["linkIds"] = [4]
+    through["links"].append({"id": 4, "origin_id": -10, "origin_slot": 0, "target_id": -20, "target_slot": 0})
+    nodes = [
+        node(1, "Load", values=["a"]),
+        host(2, 1),
+        node(3, "Use", inputs=[("model", "MODEL", 2)]),
+    ]
+    links = [[1, 1, 0, 2, 0, "MODEL"], [2, 2, 0, 3, 0, "MODEL"]]
+    prompt = convert(canvas(nodes, links, definitions={"subgraphs": [through]}), SMALL).prompt
+    assert prompt["3"]["inputs"]["model"] == ["1", 0]
+
+
+def test_the_values_of_instances_have_places_and_shared_ones_have_none():
+    links = [[1, 1, 0, 2, 0, "MODEL"], [2, 1, 0, 3, 0, "MODEL"]]
+    nodes = [node(1, "Load", values=["a"]), host(2, 1, [3.5]), host(3, 2)]
+    file = canvas(nodes, links, definitions=DEFINITIONS)
+    conversion = convert(file, SMALL)
+    assert [conversion.prompt[key]["inputs"]["cfg"] for key in ("2:11", "3:11")] == [3.5, 8.0]
+    assert ("3:11", "cfg") not in conversion.places
+    draft = Draft(files.parse(file), SMALL)
+    draft.assign("2:11.cfg", "6.5")
+    kept = {entry["id"]: entry for entry in draft.extra_data["extra_pnginfo"]["workflow"]["nodes"]}
+    assert (kept[2]["widgets_values"], draft.prompt["2:11"]["inputs"]["cfg"]) == ([6.5], 6.5)
+    draft.assign("3:11.cfg", "1.5")
+    assert draft.extra_data == {}
+
+
+def test_dynamic_prompts_are_drawn_inside_subgraphs_too():
+    dynamic = {"input": {"required": {"text": ["STRING", {"dynamicPrompts": True}]}}, "output": ["MODEL"]}
+    definition = {"id": SUBGRAPH, "nodes": [node(11, "Say", values=["{a|b|c} star"])], "links": []}
+    file = canvas([node(2, SUBGRAPH)], [], definitions={"subgraphs": [definition]})
+    drawn = {
+        convert(file, {"Say": dynamic}, random.Random(seed)).prompt["2:11"]["inputs"]["text"]
+        for seed in range(30)
+    }
+    assert drawn == {"a star", "b star", "c star"}
+
+
+def chain(count, kind, mode=0):
+    """`count` nodes that hand a model on, in a row, with a user at every hundredth."""
+    slot = "model" if kind == "Patch" else ""
+    nodes = [node(0, "Load", values=["a"])]
+    nodes += [node(i, kind, inputs=[(slot, "MODEL", i)], mode=mode) for i in range(1, count + 1)]
+    links = [[i, i - 1, 0, i, 0, "MODEL"] for i in range(1, count + 1)]
+    for i in range(100, count + 1, 100):
+        nodes.append(node(-i, "Use", inputs=[("model", "MODEL", -i)]))
+        links.append([-i, i, 0, -i, 0, "MODEL"])
+    return canvas(nodes, links)
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("Reroute", 0), ("Patch", 4)])
+def test_long_chains(kind, mode):
+    started = time.process_time()
+    prompt = convert(chain(20_000, kind, mode), SMALL).prompt
+    assert time.process_time() - started < 20
+    assert len(prompt) == 201
+    assert all(prompt[f"-{i}"]["inputs"]["model"] == ["0", 0] for i in range(100, 20_001, 100))
+
+
+def nested(depth):
+    """Subgraphs, each holding an instance of the next."""
+    kinds = [f"00000000-0000-4000-8000-{level:012d}" for level in range(depth)]
+    inner = [*kinds[1:], "Patch"]
+    definitions = [subgraph(kind, inner=holds) for kind, holds in zip(kinds, inner, strict=True)]
+    nodes = [node(1, "Load", values=["a"]), {**host(2, 1), "type": kinds[0]}]
+    use = node(3, "Use", inputs=[("model", "MODEL", 2)])
+    links = [[1, 1, 0, 2, 0, "MODEL"], [2, 2, 0, 3, 0, "MODEL"]]
+    return canvas([*nodes, use], links, definitions={"subgraphs": definitions})
+
+
+def test_deep_nesting():
+    prompt = convert(nested(300), SMALL).prompt
+    innermost = next(key for key, entry in prompt.items() if entry["class_type"] == "Patch")
+    assert innermost.count(":") == 300
+    assert prompt[innermost]["inputs"] == {"cfg": 8.0, "model": ["1", 0]}
+    assert prompt["3"]["inputs"]["model"] == [innermost, 0]
