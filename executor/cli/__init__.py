@@ -8,7 +8,9 @@ import sys
 import click
 
 from .bench import bench
+from .convert import convert
 from .inspect import inspect
+from .lock import lock
 from .models import models
 from .nodes import nodes
 from .run import run
@@ -21,6 +23,7 @@ Exit codes:
   3    a file cannot be read as a workflow
   4    the workflow is not valid: an unknown node, a value out of range ...
   5    a node failed while running
+  6    run --locked: models or versions are not those of the lock
   130  interrupted (Ctrl-C)
 """
 
@@ -33,7 +36,7 @@ def cli() -> None:
     """Run ComfyUI workflow files without a server or a browser."""
 
 
-for command in (run, inspect, nodes, models, bench):
+for command in (run, inspect, convert, lock, nodes, models, bench):
     cli.add_command(command)
 
 

@@ -33,6 +33,10 @@ class NodeFailure(Failure):
     exit_code = 5
 
 
+class LockDiffers(Failure):
+    exit_code = 6
+
+
 class Stopped(Failure):
     exit_code = 130
 

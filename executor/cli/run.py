@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from ..hosts import bundled
-from .errors import UsageFailure
+from .batch import Row, rows
+from .errors import NodeFailure, UsageFailure
 from .load import read
 from .options import device_options, folder_options
 
@@ -23,8 +24,9 @@ from .options import device_options, folder_options
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A parameter that the file declares (prompt=...), or an input of a node (3.steps=8): the node by "
-    "its id, or by its title or class where only one has it. May be given several times.",
+    help="A parameter that the file declares (prompt=...), an input that only one node has (steps=8), or an "
+    "input of a node by its id, title or class (3.steps=8). A file given to a node such as LoadImage is "
+    "copied to where the node looks. May be given several times.",
 )
 @click.option(
     "--seed", type=int, metavar="N", help="Set every seed, or the parameter `seed` if there is one."
@@ -36,6 +38,15 @@ from .options import device_options, folder_options
     metavar="N",
     help="Run N times, seeds one higher each time.",
 )
+@click.option(
+    "--batch",
+    "table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A .csv or .jsonl file of settings: one run for each row, named as for --set.",
+)
+@click.option("--keep-going", is_flag=True, help="Go on with the next run when one fails.")
+@click.option("--locked", is_flag=True, help="Refuse to run with other models or versions than the lock's.")
 @click.option(
     "--cache",
     default="classic",
@@ -52,6 +63,9 @@ def run(
     settings: tuple[str, ...],
     seed: int | None,
     count: int,
+    table: Path | None,
+    keep_going: bool,
+    locked: bool,
     cache: str,
     as_json: bool,
     verbose: bool,
@@ -63,17 +77,25 @@ def run(
     \b
       slipstream run workflows/hello.json --set prompt="a big red star at night"
       slipstream run output/hello_00001_.png --seed 8 --count 4
+      slipstream run workflows/hello.json --batch prompts.csv
     """
-    pairs = [_pair(setting) for setting in settings]
+    pairs = tuple(_pair(setting) for setting in settings)
+    batch = rows(table) if table else [Row("", ())]
     workflows = [read(path) for path in files]
 
     from .runner import Runner  # the engine is not needed to show help, or to refuse a file
 
     runner = Runner(bundled.host(), cache, as_json=as_json, verbose=verbose)
-    plans = [runner.plan(workflow, pairs, seed, index) for workflow in workflows for index in range(count)]
+    plans = [
+        runner.plan(workflow, pairs, row, seed, index, locked=locked)
+        for workflow in workflows
+        for row in batch
+        for index in range(count)
+    ]
     with _interruptible() as cancelled:
-        for plan in plans:
-            runner.run(plan, cancelled)
+        done = [runner.run(plan, cancelled, keep_going=keep_going) for plan in plans]
+    if not all(done):
+        raise NodeFailure(f"{done.count(False)} of {len(plans)} runs failed")
 
 
 def _pair(setting: str) -> tuple[str, str]:

@@ -49,6 +49,7 @@ class Host:
         """The definitions of all classes, by name."""
         return {name: self.describe(name) for name in self.nodes}
 
-    def missing(self, name: str) -> str:
-        """One sentence about a class that this host does not have: where it is, or what was meant."""
-        return missing.explain(name, self.nodes)
+    def missing(self, name: str, pack: str = "") -> str:
+        """One sentence about a class that this host does not have: where it is, or what was meant. `pack` is
+        the pack of nodes that the file says it is from."""
+        return missing.explain(name, self.nodes, pack)

@@ -38,14 +38,16 @@ def core() -> frozenset[str]:
     return frozenset(files(__package__).joinpath("core_nodes.txt").read_text("utf-8").splitlines())
 
 
-def explain(name: str, known: Iterable[str]) -> str:
+def explain(name: str, known: Iterable[str], pack: str = "") -> str:
+    """`pack` is the pack of nodes that the workflow's file says the class is from."""
+    if pack:
+        return f"{name} belongs to the node pack {pack}; it is not among the bundled nodes."
     if name in core():
         return f"{name} comes with ComfyUI; it is not among the bundled nodes."
     starting = (pack for prefix, pack in PREFIXES.items() if name.startswith(prefix))
     ending = (pack for suffix, pack in SUFFIXES.items() if name.endswith(suffix))
-    pack = next(starting, None) or next(ending, None)
-    if pack:
-        return f"{name} belongs to the node pack {pack}; it is not among the bundled nodes."
+    if pack := next(starting, None) or next(ending, None):
+        return explain(name, known, pack)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "no node pack known here has it."
     return f"{name} is no node class known here; {hint}"

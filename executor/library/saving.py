@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..models import folders
+from ..models.naming import claim
 
 
 def embedded(prompt: Any, extra_pnginfo: Mapping[str, Any] | None) -> dict[str, str]:
@@ -36,24 +36,9 @@ class Series:
         temporary = self.folder / f".{uuid.uuid4().hex}{suffix}"
         try:
             write(temporary)
-            while not _claim(temporary, final := self.folder / f"{stem}_{self.counter:05}_{suffix}"):
+            while not claim(temporary, final := self.folder / f"{stem}_{self.counter:05}_{suffix}"):
                 self.counter += 1
         finally:
             temporary.unlink(missing_ok=True)
         self.counter += 1
         return {"filename": final.name, "subfolder": self.subfolder, "type": self.kind}
-
-
-def _claim(temporary: Path, final: Path) -> bool:
-    """Give the finished file its name, unless that is taken."""
-    try:
-        os.link(temporary, final)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links: exFAT, some network shares
-        try:
-            final.touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        temporary.replace(final)
-    return True

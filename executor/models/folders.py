@@ -114,6 +114,13 @@ def directories(kind: str) -> tuple[Path, ...]:
     return _folders.kinds[kind]
 
 
+def place_for(kind: str) -> Path | None:
+    """The folder that a user would put a model of `kind` into; None where none has been configured."""
+    kind = canonical(kind)
+    own = [path for path in _folders.kinds.get(kind, ()) if not path.is_relative_to(BUNDLED)]
+    return min(own, key=lambda path: (not path.is_dir(), path.name != kind), default=None)
+
+
 class Names(list[str]):
     """The choices of a node's input that names a model of `kind`."""
 

@@ -1,4 +1,5 @@
-"""How saved files are named: `prefix_00001_.png`, counting on from what is there, as ComfyUI does."""
+"""How saved files are named: `prefix_00001_.png`, counting on from what is there, as ComfyUI does; and how
+a finished file gets its name."""
 
 from __future__ import annotations
 
@@ -65,3 +66,18 @@ def _date(form: str, now: time.struct_time) -> str:
         return f"{values[part[0]]:0{len(part)}}"
 
     return DATE_PARTS.sub(value, form)
+
+
+def claim(temporary: Path, final: Path) -> bool:
+    """Give a finished file its name, unless that is taken: nobody ever sees half a file or loses one."""
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: exFAT, some network shares
+        try:
+            final.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        temporary.replace(final)
+    return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from typing import Any
 
 from . import values
@@ -20,24 +21,36 @@ from .schema import SEED_NAMES, InputSpec, Schema, inputs
 class Draft:
     """Made from a file for one run; `prompt` and `extra_data` are what the engine takes."""
 
-    def __init__(self, file: WorkflowFile, schema: Schema, rng: random.Random | None = None):
-        """Raises WorkflowError where the file's canvas cannot be converted."""
+    def __init__(
+        self,
+        file: WorkflowFile,
+        schema: Schema,
+        rng: random.Random | None = None,
+        upload: Callable[[str], str] = str,
+    ):
+        """`upload` takes the text set for an input that names a file and returns what the input is to hold.
+        Raises WorkflowError where the file's canvas cannot be converted."""
         conversion = file.to_prompt(schema, rng)
         self.prompt = copy.deepcopy(conversion.prompt)
         self.parameters = file.parameters
         self._canvas = copy.deepcopy(file.canvas)
         self._places = conversion.places
         self._schema = schema
+        self._upload = upload
 
     @property
     def extra_data(self) -> dict[str, Any]:
         return {"extra_pnginfo": {"workflow": self._canvas}} if self._canvas is not None else {}
 
     def assign(self, key: str, text: str) -> None:
-        """Set a declared parameter, or `NODE.INPUT` where NODE is an id, or a title or class that only one
-        node has. The text is read as the type that the input declares. Raises SettingError."""
+        """Set a declared parameter, an input that only one node has, or `NODE.INPUT` where NODE is an id, or
+        a title or class that only one node has. The text is read as the type that the input declares.
+        Raises SettingError."""
         node, name = self._target(key)
-        self._write(node, name, values.parse(self._spec(node, name), text))
+        spec = self._spec(node, name)
+        if spec is not None and spec.takes_upload:
+            text = self._upload(text)
+        self._write(node, name, values.parse(spec, text))
 
     def reseed(self, seed: int | None, offset: int) -> dict[str, int]:
         """Set the seeds to `seed + offset`, or add `offset` to what they are; the parameter `seed` if there
@@ -84,8 +97,7 @@ class Draft:
         """Titles and input names may hold dots, so every dot is tried."""
         dots = [index for index, character in enumerate(key) if character == "."]
         if not dots:
-            suggestion = values.near(key, self.parameters) or "; an input is set as NODE.INPUT=VALUE"
-            raise SettingError(f'no parameter is named "{key}"{suggestion}')
+            return self._only_node_with(key), key
         for dot in dots:
             name, matching = key[:dot], self._nodes(key[:dot])
             if len(matching) == 1:
@@ -100,6 +112,24 @@ class Draft:
             for known in (node_id, title(node), node["class_type"])
         ]
         raise SettingError(f'no node has the id, title or class "{name}"{values.near(name, known)}')
+
+    def _only_node_with(self, name: str) -> str:
+        """The node that has an input of that name with a value of its own, where just one has."""
+        settable = {
+            node_id: [key for key, value in node.get("inputs", {}).items() if not is_link(value)]
+            for node_id, node in self.prompt.items()
+        }
+        matching = [node_id for node_id, held in settable.items() if name in held]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            named = ", ".join(f"{node_id}.{name} ({self._label(node_id)})" for node_id in matching)
+            raise SettingError(f'"{name}" is an input of {len(matching)} nodes; say which: {named}')
+        known = [*self.parameters, *(key for held in settable.values() for key in held)]
+        raise SettingError(f'no parameter and no input is named "{name}"{values.near(name, known)}')
+
+    def _label(self, node_id: str) -> str:
+        return title(self.prompt[node_id]) or self.prompt[node_id]["class_type"]
 
     def _nodes(self, name: str) -> list[str]:
         if name in self.prompt:

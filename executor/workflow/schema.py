@@ -42,6 +42,7 @@ WIDGET_TYPES = VALUE_TYPES | {
     DYNAMIC_COMBO,
 }
 SEED_NAMES = ("seed", "noise_seed")
+UPLOADS = ("image_upload", "video_upload", "audio_upload", "file_upload")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class InputSpec:
         return (self.options.get("widgetType") or self.type) in WIDGET_TYPES and not self.options.get(
             "forceInput"
         )
+
+    @property
+    def takes_upload(self) -> bool:
+        """Whether it names a file in the input directory that a user would bring along."""
+        return any(map(self.options.get, UPLOADS)) and self.options.get("image_folder", "input") == "input"
 
     @property
     def has_control(self) -> bool:

@@ -77,8 +77,8 @@ class Save:
 class Host:
     nodes = {"Load": Load, "Sample": Sample, "Save": Save}
 
-    def missing(self, name):
-        return f"{name} is elsewhere"
+    def missing(self, name, pack=""):
+        return f"{name} is {pack or 'elsewhere'}"
 
     def object_info(self):
         info = {}

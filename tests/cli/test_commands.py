@@ -67,8 +67,11 @@ def test_inspect(slipstream, workflow, canvas):
     workflow.write_text(json.dumps(canvas))
     lines = slipstream("inspect", workflow).stdout.splitlines()
     assert lines[0].endswith("canvas, 3 nodes")
-    assert "  prompt = 'a star'  what" in lines
-    assert "  gone  MISSING" in lines
+    assert lines[1:5] == ["nodes (core)", "  Load", "  Sample", "  Save"]
+    assert '  prompt  = "a star"  what' in lines
+    assert '  3.seed  = 5  node 3 "My sampler" (Sample)' in lines
+    at = lines.index("  checkpoints/gone  MISSING")
+    assert lines[at + 1] == "    put it into DIR/checkpoints and give --models DIR"
     assert lines[-1] == "  node 9 (Save)"
     assert slipstream("inspect", "none.json").exit_code == 3
 
@@ -79,7 +82,7 @@ def test_bench_lists_and_refuses_unknown_names(slipstream):
 
 
 def test_help_tells_the_exit_codes(slipstream):
-    for code in ("  1 ", "  2 ", "  3 ", "  4 ", "  5 ", "  130 "):
+    for code in ("  1 ", "  2 ", "  3 ", "  4 ", "  5 ", "  6 ", "  130 "):
         assert code in slipstream("--help").stdout
     assert slipstream("--version").stdout.strip().endswith(version("slipstream"))
 

@@ -69,7 +69,7 @@ def test_values_take_the_declared_type(key, text, value):
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [
-        ("promt", "x", 'no parameter is named "promt"; did you mean prompt?'),
+        ("promt", "x", 'no parameter and no input is named "promt"; did you mean prompt?'),
         ("9.text", "x", 'no node has the id, title or class "9"; there is'),
         ("Sampel.cfg", "1", "did you mean Sample?"),
         ("Text.text", "x", '"Text" names 2 nodes: use an id, one of 1, 2'),

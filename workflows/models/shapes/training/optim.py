@@ -86,7 +86,7 @@ class Optimizers:
             optimizer.load_state_dict(state)
 
 
-def plan(step: int, total: int, warmup: int, cooldown: float = 0.3) -> float:
+def plan(step: int, total: int, warmup: int, cooldown: float = 0.55) -> float:
     """Trapezoid: linear warm-up, flat, linear to (almost) zero over the last `cooldown` of the run."""
     return min((step + 1) / warmup, 1.0, max((total - step) / (cooldown * total), 0.01))
 
