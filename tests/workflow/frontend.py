@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -88,7 +89,8 @@ def _static() -> Path:
 
 def _server(object_info: dict[str, Any]) -> web.Application:
     """The frontend's files and the fewest answers with which it starts."""
-    root, definitions = _static(), json.dumps(object_info)
+    root = _static()
+    definitions = json.dumps({name: _complete(name, entry) for name, entry in object_info.items()})
 
     async def answer(request: web.Request) -> web.StreamResponse:
         path = request.path.strip("/").removeprefix("api/")
@@ -106,6 +108,14 @@ def _server(object_info: dict[str, Any]) -> web.Application:
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
     return application
+
+
+def _complete(name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    """A definition with the entries that the frontend does not do without."""
+    outputs = definition.get("output") or []
+    least = {"name": name, "display_name": name, "category": "", "description": "", "python_module": "nodes"}
+    listed = {"output_name": outputs, "output_is_list": [False] * len(outputs), "output_node": False}
+    return {**least, **listed, **definition}
 
 
 async def _socket(request: web.Request) -> web.WebSocketResponse:
@@ -134,9 +144,9 @@ async def opened(object_info: dict[str, Any]) -> AsyncIterator[Any]:
         )
         page = await chromium.new_page()
         await page.goto(f"http://127.0.0.1:{port}/")
-        ready = "() => (window.app ?? window.comfyAPI?.app?.app)?.rootGraph && window.LiteGraph"
+        # It ends its start by opening a workflow of its own.
         await page.wait_for_function(
-            f"{ready} && Object.keys(window.LiteGraph.registered_node_types).length > 20",
+            "() => (window.app ?? window.comfyAPI?.app?.app)?.rootGraph?.nodes.length",
             timeout=SECONDS_TO_START * 1000,
         )
         try:
@@ -148,8 +158,25 @@ async def opened(object_info: dict[str, Any]) -> AsyncIterator[Any]:
 
 async def converted(page: Any, canvas: dict[str, Any]) -> dict[str, Any]:
     """The prompt that the frontend queues for the canvas. Raises what went wrong in the browser."""
-    text = await asyncio.wait_for(page.evaluate(CONVERT, canvas), SECONDS_FOR_A_FILE)
+    text = await asyncio.wait_for(page.evaluate(CONVERT, _drawable(canvas)), SECONDS_FOR_A_FILE)
     return json.loads(text)
+
+
+NODE = {"pos": [0, 0], "size": [100, 100], "flags": {}, "order": 0}
+BORDERS = {
+    "inputNode": {"id": -10, "bounding": [0, 0, 120, 60]},
+    "outputNode": {"id": -20, "bounding": [0, 0, 120, 60]},
+}
+
+
+def _drawable(content: Any, least: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """With what the frontend needs to draw nodes and subgraphs, which says nothing of what they mean."""
+    if isinstance(content, list):
+        return [_drawable(entry, least) for entry in content]
+    if not isinstance(content, dict):
+        return content
+    needed = {"nodes": NODE, "subgraphs": BORDERS}
+    return {**least, **{key: _drawable(value, needed.get(key, {})) for key, value in content.items()}}
 
 
 async def convert_all(

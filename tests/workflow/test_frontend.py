@@ -81,10 +81,8 @@ def test_files_whose_node_types_are_all_known():
 @pytest.mark.slow
 @pytest.mark.skipif(bool(frontend.missing()), reason=f"asking the frontend needs {frontend.missing()}")
 def test_the_frontend_itself():
-    names = ["sub_host_value", "proxy", "v3_combo", "group", "nested_mode4", "primitive_forced"]
-
     async def ask():
-        chosen = [(name, CASES[name]["canvas"]) for name in names]
+        chosen = [(name, case["canvas"]) for name, case in CASES.items()]
         return [answer async for answer in frontend.convert_all({**SCHEMA, **CLASSES}, chosen)]
 
     for name, prompt, error in asyncio.run(ask()):
