@@ -1,0 +1,76 @@
+"""A host of nodes that misbehave in the ways that workers have to cope with. Loaded in the worker process."""
+
+import os
+import signal
+import time
+
+from PIL import Image
+from slipstream.executor import context
+from slipstream.executor.hosts.base import Host
+
+
+class Steps:
+    """Counts, with a preview at each step."""
+
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", ("INT",), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"steps": ("INT", {"min": 1, "max": 10000}), "pause": ("FLOAT", {"default": 0.0})}}
+
+    def run(self, steps, pause):
+        print("what nodes print does not get between the messages")
+        for step in range(steps):
+            time.sleep(pause)
+            context.progress(step + 1, steps, lambda: Image.new("RGB", (1024, 64), "red"))
+        return {"ui": {"pid": [os.getpid()], "steps": [steps]}, "result": (steps,)}
+
+
+class Deaf:
+    """Does not listen to interrupts."""
+
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"seconds": ("FLOAT", {})}}
+
+    def run(self, seconds):
+        time.sleep(seconds)
+        return {}
+
+
+class Dies:
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"by": (["kill", "segfault", "exit"],)}}
+
+    def run(self, by):
+        match by:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "exit":
+                os._exit(3)
+
+
+class Fails:
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {}}
+
+    def run(self):
+        raise RuntimeError("as it was told to")
+
+
+def host():
+    return Host({kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails)})
+
+
+def broken():
+    raise RuntimeError("no nodes today")
