@@ -61,7 +61,7 @@ import slipstream.executor.workflow.draft
 assert isinstance(slipstream.NODE_CLASS_MAPPINGS, dict)
 assert isinstance(slipstream.NODE_DISPLAY_NAME_MAPPINGS, dict)
 assert not hasattr(slipstream, "anything_else")
-print(sorted({"torch", "diffusers", "transformers", "numpy"} & set(sys.modules)))
+print(sorted({"torch", "diffusers", "transformers", "numpy", "av", "PIL"} & set(sys.modules)))
 """
     assert run_python(program, tmp_path).strip() == "[]"
 

@@ -1,21 +1,19 @@
-"""Workflow files of every kind ComfyUI writes or accepts: canvas JSON, prompt JSON, pictures it saved."""
+"""Workflow files of every kind ComfyUI writes or accepts: canvas JSON, prompt JSON, what it saved."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import pictures
+from . import json_text
 from .canvas import Conversion, convert
+from .embedded import kinds
 from .errors import WorkflowError
 from .parameters import Parameter, declared
 from .schema import Schema
-
-PICTURES = frozenset({".png", ".apng", ".webp"})
 
 
 @dataclass(frozen=True)
@@ -48,15 +46,15 @@ class WorkflowFile:
 def read(path: Path) -> WorkflowFile:
     """Raises WorkflowError, its message beginning with the file's name."""
     try:
-        if path.suffix.lower() in PICTURES:
-            texts = pictures.embedded(path)
-            held = {key: _json(text) for key, text in texts.items()}
-            return _both(str(path), held.get("prompt"), held.get("workflow"))
-        return parse(_json(path.read_text(encoding="utf-8-sig")), str(path))
+        with path.open("rb") as file:
+            if not file.peek(1):
+                raise WorkflowError("the file is empty")
+            held = kinds.read(file)
+            if held is not None:
+                return _both(str(path), held.get("prompt"), held.get("workflow"))
+            return parse(json_text.parse(json_text.read(file)), str(path))
     except OSError as error:
         raise WorkflowError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise WorkflowError(f"{path}: neither JSON text nor a picture (.png, .webp)") from error
     except WorkflowError as error:
         raise WorkflowError(f"{path}: {error}") from error
 
@@ -108,10 +106,3 @@ def _prompt(content: Any) -> dict[str, Any]:
             raise WorkflowError(f'not a workflow: the inputs of entry "{node_id}" are not an object')
         prompt[str(node_id)] = {key: node[key] for key in ("inputs", "class_type", "_meta") if key in node}
     return prompt
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise WorkflowError(f"not JSON: {error}") from error

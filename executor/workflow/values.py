@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -26,7 +27,7 @@ def parse(spec: InputSpec | None, text: str) -> Any:
         if spec.type == "INT":
             return int(text)
         if spec.type == "FLOAT":
-            return float(text)
+            return _finite(text)
         if spec.type == "BOOLEAN":
             return BOOLEANS[text.lower()]
     except (ValueError, KeyError) as error:
@@ -40,10 +41,18 @@ def parse(spec: InputSpec | None, text: str) -> Any:
     raise SettingError(f"{spec.name} takes a link of type {spec.type}, not a value")
 
 
+def _finite(text: str) -> float:
+    """JSON, in which prompts are saved, has no other numbers."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
         return text
 
 

@@ -19,7 +19,7 @@ from slipstream.executor.library.image_io import (
     SaveImage,
 )
 from slipstream.executor.models import folders
-from slipstream.executor.workflow import pictures
+from slipstream.executor.workflow.embedded import kinds
 
 # The text chunks of a picture that ComfyUI's server saved.
 PROMPT_CHUNK = (
@@ -53,9 +53,8 @@ def test_through_the_engine(places):
     extra_data = {"extra_pnginfo": {"workflow": WORKFLOW}}
     result = Engine(nodes).run(prompt, outputs=validation.outputs, extra_data=extra_data)
     assert result.outputs["2"]["images"] == [{"filename": "y_00001_.png", "subfolder": "", "type": "output"}]
-    found = pictures.embedded(places.output / "y_00001_.png")
-    assert json.loads(found["prompt"]) == prompt
-    assert json.loads(found["workflow"]) == WORKFLOW
+    with (places.output / "y_00001_.png").open("rb") as file:
+        assert kinds.read(file) == {"prompt": prompt, "workflow": WORKFLOW}
 
 
 # Saving
@@ -155,9 +154,8 @@ def test_animated_webp(places):
 
 def check_embedded(path: Path):
     """What this project itself finds when the picture is opened as a workflow."""
-    found = pictures.embedded(path)
-    assert json.loads(found["prompt"]) == PROMPT
-    assert json.loads(found["workflow"]) == WORKFLOW
+    with path.open("rb") as file:
+        assert kinds.read(file) == {"prompt": PROMPT, "workflow": WORKFLOW}
 
 
 # Loading

@@ -77,6 +77,8 @@ def test_values_take_the_declared_type(key, text, value):
         ("3.cond", "x", 'input cond of node 3 (Sample) comes from node 1 "v1.5 prompt" (Text): set that'),
         ("3.seed", "1.5", "seed takes a whole number, not '1.5'"),
         ("3.cfg", "big", "cfg takes a number, not 'big'"),
+        ("3.cfg", "nan", "cfg takes a number, not 'nan'"),
+        ("3.cfg", "1e999", "cfg takes a number, not '1e999'"),
         ("3.tiled", "maybe", "tiled takes true or false, not 'maybe'"),
     ],
 )

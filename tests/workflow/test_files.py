@@ -1,11 +1,11 @@
-"""Every kind of file a workflow comes in. The PNG texts are those that ComfyUI writes."""
+"""Files of JSON: canvas, prompt, envelope. Files of other kinds are in test_embedded.py."""
 
 import json
+import os
+import threading
 
 import pytest
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-from slipstream.executor.workflow import files
+from slipstream.executor.workflow import files, json_text
 from slipstream.executor.workflow.errors import WorkflowError
 
 PROMPT = {
@@ -54,43 +54,33 @@ def test_envelope_with_parameters_of_its_own():
     assert set(files.parse({"prompt": PROMPT, "extra": extra}).parameters) == {"out"}
 
 
-def test_png_as_comfyui_saves_it(tmp_path):
-    info = PngInfo()
-    info.add_text("prompt", json.dumps(PROMPT))
-    info.add_text("workflow", json.dumps(CANVAS))
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.png", pnginfo=info)
-    file = files.read(tmp_path / "a.png")
-    assert file.prompt == CLEAN
-    assert file.canvas == CANVAS
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_encodings(tmp_path, encoding):
+    """With a byte order mark for -sig, utf-16 and utf-32, without one for the others."""
+    canvas = {"nodes": [], "links": [], "extra": {"title": "é €"}}
+    (tmp_path / "a.json").write_bytes(json.dumps(canvas, ensure_ascii=False).encode(encoding))
+    assert files.read(tmp_path / "a.json").canvas == canvas
 
 
-def test_animated_png_keeps_them_after_the_pixels(tmp_path):
-    info = PngInfo()
-    for key, value in (("prompt", PROMPT), ("workflow", {"id": "wf1"})):
-        info.add(
-            b"comf", key.encode("latin-1") + b"\0" + json.dumps(value).encode("latin-1"), after_idat=True
-        )
-    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
-    frames[0].save(tmp_path / "a.png", pnginfo=info, save_all=True, append_images=frames[1:])
-    file = files.read(tmp_path / "a.png")
-    assert file.prompt == CLEAN
-    assert file.canvas is None  # {"id": "wf1"} is no canvas
-
-
-def test_webp_keeps_them_in_exif(tmp_path):
-    exif = Image.Exif()
-    exif[0x0110] = "prompt:" + json.dumps(PROMPT)
-    exif[0x010F] = "workflow:" + json.dumps(CANVAS)
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.webp", exif=exif)
-    file = files.read(tmp_path / "a.webp")
-    assert file.prompt == CLEAN
-    assert file.canvas == CANVAS
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+def test_numbers_that_json_does_not_have_are_null(tmp_path, number):
+    """As in ComfyUI's frontend; texts of the same look are left alone."""
+    text = '{"1": {"class_type": "A", "inputs": {"x": #, "y": ["#", 1.5, 3]}}}'.replace("#", number)
+    file = files.read(write(tmp_path / "a.json", text))
+    assert file.prompt["1"]["inputs"] == {"x": None, "y": [number, 1.5, 3]}
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not JSON"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes at line 1 column 2$"),
+        ('{"1": {\n "class_type": "A', "not JSON: Unterminated string at line 2 column 16$"),
+        ("{}{}", "not JSON: Extra data at line 1 column 3$"),
+        ("hello", "not JSON: Expecting value at line 1 column 1$"),
+        ("[" * 100_000, "not read: JSON nested more than 200 levels deep$"),
+        ('{"1": ' + "[" * 300 + "]" * 300 + "}", "not read: JSON nested more than 200 levels deep$"),
+        ("9" * 5000, "not JSON: "),
+        ("3", "an object is needed, this is a number"),
         ("[1, 2]", "an object is needed, this is a list"),
         ("{}", "neither a canvas"),
         ('{"a": 1}', 'entry "a" has no class_type'),
@@ -105,15 +95,49 @@ def test_bad_files_are_refused_by_name(tmp_path, content, message):
     assert str(error.value).startswith(str(path))
 
 
-def test_missing_file_picture_without_workflow_and_no_picture(tmp_path):
-    with pytest.raises(WorkflowError, match="No such file"):
-        files.read(tmp_path / "none.json")
-    Image.new("RGB", (8, 8)).save(tmp_path / "plain.png")
-    with pytest.raises(WorkflowError, match="carries no workflow"):
-        files.read(tmp_path / "plain.png")
-    (tmp_path / "fake.png").write_bytes(b"hello")
-    with pytest.raises(WorkflowError, match="cannot be read as a picture"):
-        files.read(tmp_path / "fake.png")
-    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(WorkflowError, match="neither JSON text nor"):
-        files.read(tmp_path / "binary.json")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "cannot be read: No such file or directory"),
+        (lambda path: path.mkdir(), "cannot be read: Is a directory"),
+        (lambda path: path.write_bytes(b""), "the file is empty"),
+    ],
+)
+def test_no_file_to_read(tmp_path, make, message):
+    make(tmp_path / "a.json")
+    with pytest.raises(WorkflowError) as error:
+        files.read(tmp_path / "a.json")
+    assert str(error.value) == f"{tmp_path / 'a.json'}: {message}"
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    def refuse(path, mode):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(tmp_path), "open", refuse)
+    with pytest.raises(WorkflowError) as error:
+        files.read(tmp_path / "a.json")
+    assert str(error.value) == f"{tmp_path / 'a.json'}: cannot be read: Permission denied"
+
+
+def test_text_above_the_limit_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.json", PROMPT)
+    monkeypatch.setattr(json_text, "LIMIT", path.stat().st_size)
+    assert files.read(path).prompt == CLEAN
+    monkeypatch.setattr(json_text, "LIMIT", path.stat().st_size - 1)
+    with pytest.raises(WorkflowError, match=r"a\.json: not read: more than \d+ MB of text$"):
+        files.read(path)
+
+
+def test_a_pipe(tmp_path):
+    """It cannot be gone back in, as pictures need; text does not need it."""
+    os.mkfifo(tmp_path / "pipe")
+    for data in (json.dumps(PROMPT).encode(), b"\x89PNG\r\n\x1a\n"):
+        writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[data])
+        writer.start()
+        if data.startswith(b"{"):
+            assert files.read(tmp_path / "pipe").prompt == CLEAN
+        else:
+            with pytest.raises(WorkflowError, match="cannot be read"):
+                files.read(tmp_path / "pipe")
+        writer.join()
