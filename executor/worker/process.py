@@ -18,14 +18,13 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from ..graph import Engine, events, validate
 from ..hosts.base import Host
-from . import frames, messages
+from . import device, frames, messages
 from .messages import Cancel, Describe, Free, Measure, Run, Setup, Validate
 
 GRACE = 10.0  # seconds that a running job has to stop once nobody is there any more
@@ -94,7 +93,7 @@ class _Worker:
                     case Describe():
                         self._describe(order)
                     case Measure():
-                        self._send(_measured(order.call))
+                        self._send(messages.Measured(order.call, device.resident(), *device.free_and_total()))
         finally:
             self._cancelled |= self._accepted
             self._work.put(None)
@@ -132,12 +131,10 @@ class _Worker:
         self._send(messages.Finished(order.job, order.attempt, *msgspec.structs.astuple(result)))
 
     def _free(self, order: Free) -> None:
-        from ..models import memory
-
         if order.results:
             self._engine.clear()
         if order.models:
-            memory.unload()
+            device.unload()
 
     def _validate(self, order: Validate) -> None:
         found = validate(order.prompt, self._host.nodes, order.targets)
@@ -157,7 +154,7 @@ class _Worker:
 
 def _prepare(setup: Setup) -> Host:
     """Configure this process, and load the node classes."""
-    from ..models import folders, memory
+    from ..models import folders
 
     folders.use(
         folders.Folders(
@@ -169,7 +166,7 @@ def _prepare(setup: Setup) -> Host:
         )
     )
     folders.kinds()  # reads the YAML files
-    memory.use(memory.Settings(device=setup.device, dtype=setup.dtype))
+    device.choose(setup.device, setup.dtype)
     if not setup.host:
         from ..hosts import bundled
 
@@ -179,48 +176,14 @@ def _prepare(setup: Setup) -> Host:
 
 
 def _ready(host: Host) -> messages.Ready:
-    import torch
-
-    from ..models import memory
-
-    device = memory.device()
-    cuda = device.type == "cuda"
-    return messages.Ready(
-        pid=os.getpid(),
-        device=str(device),
-        device_name=torch.cuda.get_device_name(device) if cuda else str(device),
-        memory=torch.cuda.get_device_properties(device).total_memory if cuda else 0,
-        nodes=len(host.nodes),
-        versions={
-            "python": sys.version.split()[0],
-            "torch": torch.__version__,
-            "slipstream": version("slipstream"),
-        },
-    )
-
-
-def _measured(call: int) -> messages.Measured:
-    import torch
-
-    from ..models import memory
-
-    device = memory.device()
-    free, total = torch.cuda.mem_get_info(device) if device.type == "cuda" else (0, 0)
-    return messages.Measured(call, _resident_bytes(), free, total)
-
-
-def _resident_bytes() -> int:
-    """Of this process, where the system tells it as Linux does; 0 elsewhere."""
-    status = Path("/proc/self/statm")
-    if not status.exists():
-        return 0
-    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    versions = {"python": sys.version.split()[0], "slipstream": version("slipstream")}
+    if "torch" in sys.modules:
+        versions["torch"] = version("torch")
+    return messages.Ready(os.getpid(), *device.describe(), len(host.nodes), versions)
 
 
 def _previewed(job: str, event: events.NodeProgress, image: bytes) -> messages.Previewed:
-    return messages.Previewed(
-        job, event.node, event.display_node, event.parent_node, event.real_node, image
-    )
+    return messages.Previewed(job, event.node, event.display_node, event.parent_node, event.real_node, image)
 
 
 def _jpeg(make: Callable[[], Any]) -> bytes:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from slipstream.executor.graph import events
@@ -65,8 +66,8 @@ def one_node(job, kind, **inputs):
 @pytest.fixture
 def with_pool(monkeypatch, tmp_path):
     """`with_pool(work)` runs `await work(pool, listener)` with a pool of one worker that is ready."""
-    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__), prepend=os.pathsep)
-    setup = Setup(host="trivial_host:host", device="cpu", output=str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    setup = Setup(host="trivial_host:host", output=str(tmp_path))
 
     def run(work, *, setup=setup, workers=1, ready=True):
         async def main():

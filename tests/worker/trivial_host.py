@@ -16,7 +16,7 @@ class Steps:
 
     @classmethod
     def INPUT_TYPES(cls):
-        return {"required": {"steps": ("INT", {"min": 1, "max": 10000}), "pause": ("FLOAT", {"default": 0.0})}}
+        return {"required": {"steps": ("INT", {"min": 1, "max": 10000}), "pause": ("FLOAT", {})}}
 
     def run(self, steps, pause):
         print("what nodes print does not get between the messages")
