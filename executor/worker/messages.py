@@ -101,21 +101,11 @@ class Unusable(FromWorker, frozen=True):
 
 
 class Told(FromWorker, frozen=True):
-    """What happened in a run, without the preview that may have come with it."""
+    """What happened in a run. `preview` is a JPEG of what the node is making, or empty."""
 
     job: str
     event: AnyEvent
-
-
-class Previewed(FromWorker, frozen=True):
-    """A JPEG of what a node is making."""
-
-    job: str
-    node: str
-    display_node: str
-    parent_node: str | None
-    real_node: str
-    image: bytes
+    preview: bytes = b""
 
 
 class Finished(FromWorker, frozen=True):
@@ -172,4 +162,4 @@ AnyEvent = (
     | events.ExecutionSucceeded
 )
 Order = Setup | Run | Cancel | Free | Validate | Describe | Measure
-Report = Ready | Unusable | Told | Previewed | Finished | Validated | Described | Measured
+Report = Ready | Unusable | Told | Finished | Validated | Described | Measured

@@ -31,7 +31,7 @@ class Listener(Protocol):
     """Who is told what workers do. Called in the event loop."""
 
     def ready(self, worker: Worker) -> None: ...
-    def told(self, worker: Worker, report: messages.Told | messages.Previewed) -> None: ...
+    def told(self, worker: Worker, report: messages.Told) -> None: ...
     def finished(self, worker: Worker, report: messages.Finished) -> None: ...
     def lost(self, worker: Worker, job: str, attempt: int, reason: str) -> None: ...
 
@@ -213,7 +213,7 @@ class Pool:
                 worker.about, worker.why = report, ""
                 self._change()
                 self._listener.ready(worker)
-            case messages.Told() | messages.Previewed():
+            case messages.Told():
                 self._listener.told(worker, report)
             case messages.Finished():
                 worker.running = None

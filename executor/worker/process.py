@@ -109,14 +109,11 @@ class _Worker:
         key = (order.job, order.attempt)
 
         def tell(event: events.Event) -> None:
+            preview = b""
             if isinstance(event, events.NodeProgress) and event.preview is not None:
-                image = event.preview if order.previews else None
+                preview = _jpeg(event.preview) if order.previews else b""
                 event = msgspec.structs.replace(event, preview=None)
-                self._send(messages.Told(order.job, event))
-                if image is not None and (picture := _jpeg(image)):
-                    self._send(_previewed(order.job, event, picture))
-            else:
-                self._send(messages.Told(order.job, event))
+            self._send(messages.Told(order.job, event, preview))
 
         result = self._engine.run(
             order.prompt,
@@ -180,10 +177,6 @@ def _ready(host: Host) -> messages.Ready:
     if "torch" in sys.modules:
         versions["torch"] = version("torch")
     return messages.Ready(os.getpid(), *device.describe(), len(host.nodes), versions)
-
-
-def _previewed(job: str, event: events.NodeProgress, image: bytes) -> messages.Previewed:
-    return messages.Previewed(job, event.node, event.display_node, event.parent_node, event.real_node, image)
 
 
 def _jpeg(make: Callable[[], Any]) -> bytes:
