@@ -14,6 +14,7 @@ from .lock import lock
 from .models import models
 from .nodes import nodes
 from .run import run
+from .serve import serve
 
 EXIT_CODES = """\b
 Exit codes:
@@ -36,7 +37,7 @@ def cli() -> None:
     """Run ComfyUI workflow files without a server or a browser."""
 
 
-for command in (run, inspect, convert, lock, nodes, models, bench):
+for command in (run, serve, inspect, convert, lock, nodes, models, bench):
     cli.add_command(command)
 
 

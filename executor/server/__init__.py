@@ -1,0 +1,1 @@
+"""`slipstream serve`: the queue and the workers behind ComfyUI's HTTP and websocket API. Imports no torch."""
