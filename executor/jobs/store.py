@@ -231,6 +231,16 @@ class Jobs:
         await self._database.call(lambda db: _update(db, job_id, state="queued", reason=job.reason))
         return job
 
+    async def put_back(self, job_id: str, attempt: int) -> None:
+        """The server is stopping: the job waits again, and this attempt does not count."""
+        job = self._running(job_id, attempt)
+        if job is not None:
+            job.state, job.attempt, job.worker, job.started = "queued", attempt - 1, "", None
+            job.reason = "waits again, since the server was stopped"
+            self._waiting.add(job)
+            back = {"state": "queued", "attempt": job.attempt, "reason": job.reason}
+            await self._database.call(lambda db: _update(db, job_id, **back))
+
     async def cancel(self, job_id: str) -> Job | None:
         """The job: cancelled if it was waiting, marked as being cancelled if it is running (whoever runs it
         has to be told), as it is if it has ended; None where there is none."""

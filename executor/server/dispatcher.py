@@ -46,6 +46,7 @@ class _Running:
         self.last: list[Message] = []
         self.timer: asyncio.TimerHandle | None = None
         self.timed_out = False
+        self.is_ending = False  # the worker has said how it ended
         # Its worker's job before it, as long as clients have not heard how that ended; what is told of this
         # one is held back until then.
         self.follows: _Running | None = None
@@ -74,6 +75,9 @@ class Dispatcher:
     async def stop(self) -> None:
         """Running jobs are given up; they wait again when the queue is opened next."""
         self._draining = True
+        for running in self._running.values():
+            if not running.job.cancelling and not running.is_ending:
+                await self.jobs.put_back(running.job.id, running.job.attempt)
         await self.pool.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -132,8 +136,9 @@ class Dispatcher:
 
     def finished(self, worker: Worker, report: Finished) -> None:
         running = self._running.get(report.job)
-        if running is None or running.job.attempt != report.attempt:
+        if running is None or (running.job.state, running.job.attempt) != ("running", report.attempt):
             return
+        running.is_ending = True
         self._ending[worker.name] = running
         self._later(self._end(running, report))
         self.wake()  # the worker need not wait for the disk

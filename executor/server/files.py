@@ -146,8 +146,8 @@ class Files:
             target = folders.contained(folder, name)
         except (folders.OutsideFolder, ValueError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
-        if target == folder or target.name in ("", ".", ".."):
-            raise web.HTTPBadRequest(text="a file needs a name")
+        if target == folder or Path(name).name != name or "\\" in name:
+            raise web.HTTPBadRequest(text="a file needs a name without a folder")
         overwrite = fields.get("overwrite", "").lower() in ("true", "1")
         try:
             await asyncio.to_thread(_check_picture, content, name, self._pixels)

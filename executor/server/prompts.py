@@ -73,7 +73,7 @@ class Prompts:
             isinstance(targets, list) and all(isinstance(t, str) for t in targets)
         ):
             return refuse(400, "invalid_targets", "partial_execution_targets must be a list of node ids")
-        prompt, extra_data = content["prompt"], content.get("extra_data") or {}
+        prompt, extra_data = content["prompt"], content.get("extra_data", {})
         if not isinstance(extra_data, dict):
             return refuse(400, "invalid_extra_data", "extra_data must be an object")
         if isinstance(prompt, dict) and len(prompt) > MAXIMUM_NODES:

@@ -6,101 +6,39 @@ from pathlib import Path
 import pytest
 from slipstream.executor import context
 from slipstream.executor.graph import Engine, events, validate
+from slipstream.executor.server.messages import Translator
 
 RUNS = json.loads((Path(__file__).parents[1] / "data/protocol/runs.json").read_text())
 
 
 class Messages:
-    """Makes the messages of a websocket from events, as a server would."""
+    """The messages that the server's websocket would carry, without what differs from run to run."""
 
     def __init__(self):
         self.messages = []
-        self._nodes = {}
-
-    def _send(self, kind, **data):
-        self.messages.append([kind, data])
-
-    def _progress(self, event, **state):
-        known = self._nodes.setdefault(event.node, {"value": 0, "max": 1, "node_id": event.node})
-        known |= state
-        known |= {
-            "display_node_id": event.display_node,
-            "parent_node_id": event.parent_node,
-            "real_node_id": event.real_node,
-        }
-        self._send("progress_state", nodes={node_id: dict(node) for node_id, node in self._nodes.items()})
+        self._translator = Translator()
 
     def __call__(self, event):
-        getattr(self, type(event).__name__)(event)
+        for kind, data, _ in self._translator.messages(event):
+            assert data["prompt_id"] == "p"
+            self.messages.append([kind, _comparable(data)])
 
-    def ExecutionStarted(self, event):
-        self._send("execution_start")
 
-    def ExecutionCached(self, event):
-        self._send("execution_cached", nodes=event.nodes)
-
-    def NodeStarted(self, event):
-        self._progress(event, value=0, max=1, state="running")
-        self._send("executing", node=event.node, display_node=event.display_node)
-
-    def NodeProgress(self, event):
-        self._progress(event, value=event.value, max=event.total, state="running")
-        self._send("progress", value=event.value, max=event.total, node=event.node)
-
-    def NodeOutput(self, event):
-        self._send("executed", node=event.node, display_node=event.display_node, output=event.output)
-
-    def NodeFinished(self, event):
-        known = self._nodes.get(event.node, {"max": 1})
-        self._progress(event, value=known["max"], state="finished")
-
-    def NodeBlocked(self, event):
-        self._send(
-            "execution_error",
-            node_id=event.node,
-            node_type=event.node_type,
-            executed=sorted(event.executed),
-            exception_message=f"Execution Blocked: {event.message}",
-            exception_type="ExecutionBlocked",
-            traceback=[],
-            current_inputs=[],
-            current_outputs=[],
-        )
-
-    def ExecutionFailed(self, event):
-        self._send(
-            "execution_error",
-            node_id=event.real_node,
-            node_type=event.node_type,
-            executed=sorted(event.executed),
-            exception_message=event.exception_message,
-            exception_type=event.exception_type,
-            traceback=event.traceback,
-            current_inputs=event.current_inputs,
-            current_outputs=sorted(event.current_outputs),
-        )
-
-    def ExecutionInterrupted(self, event):
-        self._send(
-            "execution_interrupted",
-            node_id=event.real_node,
-            node_type=event.node_type,
-            executed=sorted(event.executed),
-        )
-
-    def ExecutionSucceeded(self, event):
-        self._send("execution_success")
+def _comparable(data):
+    data = {key: value for key, value in data.items() if key not in ("prompt_id", "timestamp")}
+    if "nodes" in data and isinstance(data["nodes"], dict):
+        data["nodes"] = {
+            name: {key: value for key, value in node.items() if key != "prompt_id"}
+            for name, node in data["nodes"].items()
+        }
+    for sets in ("executed", "current_outputs"):  # a set there, in the order of its hashes
+        if isinstance(data.get(sets), list):
+            data[sets] = sorted(data[sets])
+    return data
 
 
 def captured(name):
-    messages = []
-    for kind, data in RUNS[name]["messages"]:
-        data = dict(data)
-        for sets in ("executed", "current_outputs"):  # a set there, in the order of its hashes
-            if isinstance(data.get(sets), list):
-                data[sets] = sorted(data[sets])
-        messages.append([kind, data])
-    return messages
+    return [[kind, _comparable(dict(data))] for kind, data in RUNS[name]["messages"]]
 
 
 def play(engine, nodes, name, sink, **options):

@@ -145,6 +145,22 @@ def test_a_job_is_tried_twice_then_it_has_failed_with_the_reason(queue):
     queue(work)
 
 
+def test_what_is_put_back_is_not_counted_as_tried(queue):
+    async def work(jobs):
+        await add(jobs, "a")
+        for _ in range(3):
+            assert jobs.claim("w").attempt == 1
+            await jobs.put_back("a", 1)
+        assert await jobs.finish("a", 1, DONE) is None
+
+    queue(work)
+
+    async def later(jobs):
+        assert [(job.id, job.attempt) for job in jobs.waiting] == [("a", 0)]
+
+    queue(later)
+
+
 def test_cancel_is_by_id(queue):
     async def work(jobs):
         for name in ("a", "b", "c"):
