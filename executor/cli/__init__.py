@@ -15,6 +15,7 @@ from .models import models
 from .nodes import nodes
 from .run import run
 from .serve import serve
+from .submit import cancel, queue, submit
 
 EXIT_CODES = """\b
 Exit codes:
@@ -37,7 +38,7 @@ def cli() -> None:
     """Run ComfyUI workflow files without a server or a browser."""
 
 
-for command in (run, serve, inspect, convert, lock, nodes, models, bench):
+for command in (run, serve, submit, queue, cancel, inspect, convert, lock, nodes, models, bench):
     cli.add_command(command)
 
 

@@ -79,7 +79,7 @@ def run(
       slipstream run output/hello_00001_.png --seed 8 --count 4
       slipstream run workflows/hello.json --batch prompts.csv
     """
-    pairs = tuple(_pair(setting) for setting in settings)
+    pairs = tuple(pair(setting) for setting in settings)
     batch = rows(table) if table else [Row("", ())]
     workflows = [read(path) for path in files]
 
@@ -98,7 +98,8 @@ def run(
         raise NodeFailure(f"{done.count(False)} of {len(plans)} runs failed")
 
 
-def _pair(setting: str) -> tuple[str, str]:
+def pair(setting: str) -> tuple[str, str]:
+    """`KEY=VALUE` taken apart. Raises UsageFailure."""
     key, equals, value = setting.partition("=")
     if not (key and equals):
         raise UsageFailure(f"--set {setting}: KEY=VALUE is needed")

@@ -1,12 +1,14 @@
 """A host of nodes that misbehave in the ways that workers have to cope with. Loaded in the worker process."""
 
 import os
+import shutil
 import signal
 import time
 
 from PIL import Image
 from slipstream.executor import context
 from slipstream.executor.hosts.base import Host
+from slipstream.executor.models import folders
 
 
 class Steps:
@@ -68,8 +70,26 @@ class Fails:
         raise RuntimeError("as it was told to")
 
 
+class Copy:
+    """Copies a file from the input folder to the output folder."""
+
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"image": (folders.input_names(), {"image_upload": True})}}
+
+    def run(self, image):
+        folders.output_dir().mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folders.input_file(image), folders.output_dir() / "copy.png")
+        return {"ui": {"images": [{"filename": "copy.png", "subfolder": "", "type": "output"}]}}
+
+
+NODES = {kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails, Copy)}
+
+
 def host():
-    return Host({kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails)})
+    return Host(NODES)
 
 
 def broken():
