@@ -114,6 +114,14 @@ def _configured(context: click.Context, parameter: click.Parameter, path: Path |
     show_default=True,
     help="Results that a worker keeps: classic, lru:N or none.",
 )
+@click.option(
+    "--workflows",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Workflow files, or folders of them, that OpenAI's images API offers as models.  [default: those "
+    "that come with Slipstream]",
+)
 @click.option("-v", "--verbose", count=True, help="Log more; -vv: every request.")
 @folder_options
 def serve(
@@ -130,6 +138,7 @@ def serve(
     job_timeout: float,
     keep_days: float,
     cache: str,
+    workflows: tuple[Path, ...],
     verbose: int,
 ) -> None:
     """Serve ComfyUI's HTTP and websocket API: its clients, and with the extra `canvas` its frontend, work as
@@ -142,6 +151,7 @@ def serve(
     """
     from ..jobs.limits import Limits
     from ..jobs.records import Unusable
+    from ..models import folders
     from ..server import security
     from ..server.app import Settings, application
 
@@ -159,6 +169,7 @@ def serve(
         job_timeout=job_timeout,
         largest_body=max_upload << 20,
         keep_seconds=keep_days * 86400.0,
+        workflows=workflows or (folders.BUNDLED.parent,),
     )
     try:
         asyncio.run(_run(application, settings, host, port, verbose))

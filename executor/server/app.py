@@ -22,6 +22,7 @@ from .answers import refuse
 from .dispatcher import Dispatcher
 from .files import Files
 from .hub import Hub
+from .openai import Images
 from .prompts import Prompts
 from .userdata import UserData
 
@@ -34,7 +35,8 @@ ALONE = re.compile(r"/(api|ws|$)")
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes are bytes, times seconds. `workers` are (name, setup)."""
+    """Sizes are bytes, times seconds. `workers` are (name, setup); `workflows` are the folders and files that
+    OpenAI's API offers as models."""
 
     data: Path
     workers: list[tuple[str, Setup]]
@@ -45,6 +47,7 @@ class Settings:
     largest_picture: int = 100_000_000  # pixels
     keep_seconds: float = 30 * 86400.0
     keep_jobs: int = 10_000
+    workflows: tuple[Path, ...] = ()
 
 
 async def application(settings: Settings) -> web.Application:
@@ -61,6 +64,7 @@ async def application(settings: Settings) -> web.Application:
         *Prompts(dispatcher).routes(),
         *Files(settings.largest_body, settings.largest_picture).routes(),
         *About(dispatcher, flags).routes(),
+        *Images(dispatcher, settings.workflows, settings.largest_body).routes(),
         *UserData(settings.data / "user").routes(),
         web.get("/ws", hub.serve),
     ]
@@ -110,7 +114,11 @@ def _health(dispatcher: Dispatcher) -> list[web.RouteDef]:
         content: dict[str, Any] = {"ready": up, "workers": workers, "remaining": dispatcher.jobs.remaining}
         return web.json_response(content, status=200 if up else 503)
 
-    return [web.get("/health", health), web.get("/ready", ready)]
+    return [
+        web.get("/health", health),
+        web.get("/ready", ready),
+        web.get("/metrics", dispatcher.metrics.show),
+    ]
 
 
 async def _retire(jobs: Jobs, settings: Settings) -> None:

@@ -18,6 +18,8 @@ from ..worker.pool import Pool, Unavailable, Worker
 from . import messages
 from .hub import Client, Hub
 from .messages import Message, Translator
+from .metrics import Metrics
+from .watching import Watches
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,8 @@ class Dispatcher:
         self._loaded: dict[str, deque[list[str]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
+        self.watches = Watches()
+        self.metrics = Metrics(jobs, self.pool)
 
     def start(self) -> None:
         self.pool.start()
@@ -110,6 +114,9 @@ class Dispatcher:
         if job is not None and job.cancelling:
             self.pool.cancel(job.id, job.attempt)
         elif job is not None:
+            if job.state == "cancelled" and job.started is None:
+                self.metrics.ended(job)
+            self.watches.tell(job_id, job)
             self._tell_status()
         return job
 
@@ -129,6 +136,7 @@ class Dispatcher:
         running = self._running.get(report.job)
         if running is not None:
             running.events.append(report.event)
+            self.watches.tell(report.job, report)
             if running.follows is None:
                 self._tell(running, report)
             else:
@@ -139,11 +147,13 @@ class Dispatcher:
         if running is None or (running.job.state, running.job.attempt) != ("running", report.attempt):
             return
         running.is_ending = True
+        self.metrics.finished(report)
         self._ending[worker.name] = running
         self._later(self._end(running, report))
         self.wake()  # the worker need not wait for the disk
 
     def lost(self, worker: Worker, job: str, attempt: int, reason: str) -> None:
+        self.metrics.died(worker.name)
         self._later(self._lose(job, attempt, reason))
 
     # Inside.
@@ -151,7 +161,8 @@ class Dispatcher:
     def _give(self, job: Job, worker: Worker) -> None:
         running = self._running[job.id] = _Running(job)
         running.follows = self._ending.get(worker.name)
-        order = Run(job.id, job.attempt, job.prompt, job.outputs, job.extra_data, previews=len(self.hub) > 0)
+        seen = len(self.hub) > 0 or job.id in self.watches
+        order = Run(job.id, job.attempt, job.prompt, job.outputs, job.extra_data, previews=seen)
         try:
             self.pool.run(worker, order)
         except Unavailable as error:
@@ -191,8 +202,9 @@ class Dispatcher:
             await running.follows.said.wait()
         try:
             outcome = self._outcome(running, report)
-            if await self.jobs.finish(report.job, report.attempt, outcome) is not None:
-                self._say_ended(running)
+            job = await self.jobs.finish(report.job, report.attempt, outcome)
+            if job is not None:
+                self._say_ended(running, job)
         finally:
             self._release(running)
 
@@ -232,19 +244,21 @@ class Dispatcher:
             return
         if job.is_finished:
             running.last = [Message("execution_error", _lost(job))]
-            self._say_ended(running)
+            self._say_ended(running, job)
         else:
             self._forget(running)
             self._tell_status()
             self.wake()
 
-    def _say_ended(self, running: _Running) -> None:
+    def _say_ended(self, running: _Running, job: Job) -> None:
         """The queue has the result: now clients may know."""
         self._forget(running)
         for message in running.last:
             self.hub.send(message, running.client)
         self._tell_status()
         self.hub.send(messages.nothing_runs(running.job.id), running.client)
+        self.metrics.ended(job)
+        self.watches.tell(job.id, job)
         self.wake()
 
     def _release(self, running: _Running) -> None:

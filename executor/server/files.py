@@ -151,7 +151,7 @@ class Files:
         overwrite = fields.get("overwrite", "").lower() in ("true", "1")
         try:
             await asyncio.to_thread(_check_picture, content, name, self._pixels)
-            kept = await asyncio.to_thread(_write, target, content, overwrite)
+            kept = await asyncio.to_thread(write_upload, target, content, overwrite=overwrite)
         except ValueError as error:
             return refuse(400, "invalid_picture", str(error))
         except OSError as error:
@@ -254,7 +254,7 @@ def _check_picture(content: bytes, name: str, pixels: int) -> None:
         raise ValueError(str(error)) from error
 
 
-def _write(target: Path, content: bytes, overwrite: bool) -> str:
+def write_upload(target: Path, content: bytes, *, overwrite: bool) -> str:
     """Keep an upload whole or not at all; returns its name. One of that name with the same content serves;
     with other content, the new one is called `name (1).png`."""
     target.parent.mkdir(parents=True, exist_ok=True)

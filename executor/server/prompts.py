@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import uuid
 from collections.abc import Mapping
@@ -13,11 +11,10 @@ from aiohttp import web
 
 from ..jobs.records import FINISHED, Conflict, Job, Refused, State, Unusable
 from ..worker.pool import Unavailable
-from ..workflow.survey import survey
+from . import submission
 from .answers import bad_request, body, number, refuse
 from .dispatcher import Dispatcher
 
-BULK = "bulk"
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MAXIMUM_NODES = 20_000
 # ComfyUI's names for the states of the newer frontend.
@@ -84,25 +81,22 @@ class Prompts:
         if client:
             extra_data = {**extra_data, "client_id": client}
         try:
-            checked = await self._dispatcher.pool.validate(prompt, targets)
+            job, checked = await submission.submit(
+                self._dispatcher,
+                job_id=prompt_id,
+                prompt=prompt,
+                targets=targets,
+                extra_data=extra_data,
+                client=client,
+                number=place,
+                front=bool(content.get("front")),
+            )
+        except submission.Invalid as error:
+            checked = error.checked
+            return web.json_response({"error": checked.error, "node_errors": checked.node_errors}, status=400)
         except Unavailable as error:
             return refuse(
                 503, "no_worker", "No worker can take the prompt", str(error), **{"Retry-After": "5"}
-            )
-        if not checked.ok:
-            return web.json_response({"error": checked.error, "node_errors": checked.node_errors}, status=400)
-        try:
-            job, new = await self._jobs.submit(
-                job_id=prompt_id,
-                prompt=checked.prompt,
-                outputs=checked.outputs,
-                extra_data=extra_data,
-                client=client,
-                lane=BULK if extra_data.get("lane") == BULK else "interactive",
-                number=place,
-                front=bool(content.get("front")),
-                kind=kind_of(checked.prompt),
-                models=models_of(checked.prompt),
             )
         except Refused as error:
             after = {"Retry-After": str(error.retry_after)}
@@ -111,8 +105,6 @@ class Prompts:
             return refuse(409, "prompt_id_in_use", str(error))
         except Unusable as error:
             return refuse(507, "queue_unusable", str(error))
-        if new:
-            self._dispatcher.queued()
         answer = {"prompt_id": job.id, "number": _shown(job.number), "node_errors": checked.node_errors}
         return web.json_response(answer)
 
@@ -217,22 +209,6 @@ class Prompts:
 
 
 RAN: tuple[State, ...] = ("done", "failed", "cancelled")
-
-
-def kind_of(prompt: Mapping[str, Any]) -> str:
-    """Stands for prompts that take about as long: of the same node classes, sizes and steps."""
-    classes = sorted(node["class_type"] for node in prompt.values())
-    sizes = sorted(
-        f"{name}={value}"
-        for node in prompt.values()
-        for name, value in node.get("inputs", {}).items()
-        if name in ("width", "height", "length", "batch_size", "steps") and isinstance(value, int)
-    )
-    return hashlib.sha256(json.dumps([classes, sizes]).encode()).hexdigest()[:16]
-
-
-def models_of(prompt: Mapping[str, Any]) -> list[str]:
-    return sorted({model.name for model in survey(prompt, {}).models})
 
 
 def _ids(content: Mapping[str, Any], name: str) -> list[str]:

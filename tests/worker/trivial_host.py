@@ -1,11 +1,14 @@
 """A host of nodes that misbehave in the ways that workers have to cope with. Loaded in the worker process."""
 
+import json
 import os
 import shutil
 import signal
 import time
+import uuid
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from slipstream.executor import context
 from slipstream.executor.hosts.base import Host
 from slipstream.executor.models import folders
@@ -85,7 +88,45 @@ class Copy:
         return {"ui": {"images": [{"filename": "copy.png", "subfolder": "", "type": "output"}]}}
 
 
-NODES = {kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails, Copy)}
+def save(picture, **inputs):
+    """As what a node shows: a picture that holds what the node was called with."""
+    folders.output_dir().mkdir(parents=True, exist_ok=True)
+    info = PngInfo()
+    info.add_text("inputs", json.dumps(inputs))
+    name = f"{uuid.uuid4().hex}.png"
+    picture.save(folders.output_dir() / name, pnginfo=info)
+    return {"ui": {"images": [{"filename": name, "subfolder": "", "type": "output"}]}}
+
+
+class Draw:
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        whole = ("INT", {"min": 1, "max": 2**64 - 1})
+        names = ("seed", "width", "height", "steps")
+        return {"required": {"prompt": ("STRING", {}), **dict.fromkeys(names, whole)}}
+
+    def run(self, steps, **inputs):
+        for step in range(steps):
+            context.progress(step + 1, steps, lambda: Image.new("RGB", (8, 8)))
+        picture = Image.new("RGB", (inputs["width"], inputs["height"]))
+        return save(picture, steps=steps, **inputs)
+
+
+class Change:
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"image": ("STRING", {"image_upload": True}), "prompt": ("STRING", {})}}
+
+    def run(self, image, prompt):
+        picture = Image.open(folders.input_file(image))
+        return save(picture, size=picture.size, prompt=prompt)
+
+
+NODES = {kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails, Copy, Draw, Change)}
 
 
 def host():
