@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 # Imported when benchmarks are asked for. Each has functions marked with `benchmark`, and imports nothing
 # heavy before those are called.
-_MODULES = ("convert", "engine", "hello")
+_MODULES = ("convert", "engine", "hello", "server")
 
 
 class Unavailable(Exception):

@@ -16,6 +16,7 @@ from .families.registry import FAMILIES
 from .files import BadFile, Entry, open_sharded, open_weights
 from .text import USES, TextEncoder, TextModel, Use
 
+PREVIEW = "preview.json"
 STEMS = ("diffusion_pytorch_model", "model", "pytorch_model")
 # Subfolders of text models and tokenizers, in the order of a family's text models.
 ENCODERS = ("text_encoder", "text_encoder_2", "text_encoder_3")
@@ -33,7 +34,8 @@ def load(folder: Path) -> tuple[Denoiser, TextEncoder | None, vae.VAE | None]:
     picture = None
     if (folder / "vae").is_dir():
         picture = _vae(folder / "vae")
-        latent = replace(model.latent, spatial_ratio=picture.ratio, **_scale(folder / "vae"))
+        about = {**_scale(folder / "vae"), **_preview(folder / "vae")}
+        latent = replace(model.latent, spatial_ratio=picture.ratio, **about)
         model = replace(model, latent=latent)
     scheduler = folder / "scheduler" / "scheduler_config.json"
     if scheduler.is_file():
@@ -92,6 +94,17 @@ def _scale(folder: Path) -> dict[str, float]:
     if config.get("scaling_factor") is None:
         return {}
     return {"scale": config["scaling_factor"], "shift": config.get("shift_factor") or 0.0}
+
+
+def _preview(folder: Path) -> dict[str, Any]:
+    """How latents are mixed into colours for previews, where a file beside the autoencoder says."""
+    if not (folder / PREVIEW).is_file():
+        return {}
+    mix = _json(folder / PREVIEW)
+    factors, bias = mix.get("rgb_factors"), mix.get("rgb_bias")
+    if not isinstance(factors, list) or not isinstance(bias, list):
+        raise BadFile(f"{folder / PREVIEW}: rgb_factors and rgb_bias are needed")
+    return {"rgb_factors": tuple(map(tuple, factors)), "rgb_bias": tuple(bias)}
 
 
 def _scheduled(default: ModelSampling, file: Path) -> ModelSampling:

@@ -6,7 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import data
+import numpy as np
 import torch
+import torch.nn.functional as F
 from autoencoder import LATENT
 from autoencoder import build as build_autoencoder
 from diffusers import AutoencoderKL, FluxTransformer2DModel
@@ -51,14 +54,31 @@ def read(folder: Path, work: Path) -> None:
     save(work / "transformer_start.pt", weights)
 
 
+@torch.no_grad()
+def preview_mix(vae: AutoencoderKL, pictures: int = 128) -> dict[str, list]:
+    """How to mix latent channels into red, green and blue (-1..1) for a cheap look at a latent: least squares
+    against the mean colour under each latent pixel."""
+    rng = np.random.default_rng(9)
+    drawn = np.stack([data.draw(data.sample(rng), rng) for _ in range(pictures)])
+    pixels = torch.from_numpy(drawn).permute(0, 3, 1, 2) * 2 - 1
+    latents = vae.encode(pixels).latent_dist.mode().permute(0, 2, 3, 1).reshape(-1, LATENT)
+    colours = F.avg_pool2d(pixels, 8).permute(0, 2, 3, 1).reshape(-1, 3)
+    mix = torch.linalg.lstsq(torch.cat([latents, torch.ones(len(latents), 1)], 1), colours).solution
+    rounded = [[round(float(value), 4) for value in row] for row in mix]
+    return {"rgb_factors": rounded[:-1], "rgb_bias": rounded[-1]}
+
+
 def write(work: Path, folder: Path) -> None:
     tokenizer = load_tokenizer(work / "tokenizer")
     model = Model(tokenizer)
     model.load_state_dict(torch.load(work / "transformer.pt", weights_only=True)["average"])
+    vae = _smooth_autoencoder(work)
+    (folder / "vae").mkdir(parents=True, exist_ok=True)
+    (folder / "vae" / "preview.json").write_text(json.dumps(preview_mix(vae)) + "\n")
     for name, part in (
         ("transformer", model.transformer),
         ("text_encoder", model.text_encoder),
-        ("vae", _smooth_autoencoder(work)),
+        ("vae", vae),
     ):
         part.half().save_pretrained(folder / name, safe_serialization=True)
     shutil.copytree(work / "tokenizer", folder / "tokenizer", dirs_exist_ok=True)
