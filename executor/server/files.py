@@ -11,11 +11,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 
 from ..models import folders
 from ..models.naming import claim
-from .answers import refuse
+from .answers import bad_request, form, refuse
 
 # What a browser would run, or take for a page of ours: always handed out as a download.
 ACTIVE = frozenset(
@@ -114,33 +114,20 @@ class Files:
 
     async def _read(self, request: web.Request) -> tuple[dict[str, str], tuple[str, bytes] | None]:
         """The text fields of a form, and its file `image`: name and content."""
-        if not request.content_type.startswith("multipart/"):
-            raise web.HTTPBadRequest(text="multipart/form-data is needed")
         fields: dict[str, str] = {}
         upload = None
-        try:
-            async for part in await request.multipart():
-                if not isinstance(part, BodyPartReader):
-                    raise web.HTTPBadRequest(text="a form within a form")
-                if part.name == "image":
-                    upload = (part.filename or "", await self._content(part))
-                elif part.name:
-                    fields[part.name] = (await part.read(decode=True))[:65536].decode("utf-8", "replace")
-        except (ValueError, AssertionError) as error:
-            raise web.HTTPBadRequest(text=f"the form cannot be read: {error}") from error
+        async for part in form(request, self._largest):
+            if part.name == "image":
+                upload = (part.filename or "", part.content)
+            else:
+                fields[part.name] = part.content.decode("utf-8", "replace")
         return fields, upload
-
-    async def _content(self, part: BodyPartReader) -> bytes:
-        content = bytearray()
-        while chunk := await part.read_chunk(1 << 16):
-            content += chunk
-            if len(content) > self._largest:
-                raise web.HTTPRequestEntityTooLarge(self._largest, len(content))
-        return bytes(content)
 
     async def _keep(self, fields: dict[str, str], name: str, content: bytes) -> web.Response:
         kind = fields.get("type") or "input"
         subfolder = fields.get("subfolder", "")
+        if not (name + subfolder).isprintable():
+            raise bad_request("a name may not hold control characters")
         try:
             folder = folders.contained(folders.by_type(kind), subfolder)
             target = folders.contained(folder, name)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aiohttp import BodyPartReader, web
+from aiohttp import web
 
 from ..graph.events import NodeProgress
 from ..jobs.records import Job, Refused, Unusable
@@ -28,10 +28,12 @@ from ..workflow import files
 from ..workflow.draft import Draft
 from ..workflow.errors import SettingError, WorkflowError
 from . import submission
+from .answers import body, form
 from .dispatcher import Dispatcher
 from .files import write_upload
 from .watching import Watch
 
+SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,5}\Z")
 SIZE = re.compile(r"(\d{1,5})x(\d{1,5})")
 MOST = 10  # pictures of a request
 SCHEMA_SECONDS = 60.0  # for which node definitions are kept
@@ -98,21 +100,10 @@ class Images:
         return web.json_response(_model(name, found[name]))
 
     async def generate(self, request: web.Request) -> web.StreamResponse:
-        try:
-            content = json.loads(await request.text())
-        except (ValueError, RecursionError) as error:
-            return _error(Bad(f"not JSON: {error}"))
-        if not isinstance(content, dict):
-            return _error(Bad("a JSON object is needed"))
-        return await self._answer(request, content, "image_generation")
+        return await self._answer(request, await body(request), "image_generation")
 
     async def edit(self, request: web.Request) -> web.StreamResponse:
-        if not request.content_type.startswith("multipart/"):
-            return _error(Bad("multipart/form-data is needed"))
-        try:
-            content = await self._form(request)
-        except Bad as bad:
-            return _error(bad)
+        content = await self._form(request)
         if "image" not in content:
             return _error(Bad("an image is needed", "image"))
         return await self._answer(request, content, "image_edit")
@@ -265,19 +256,14 @@ class Images:
     async def _form(self, request: web.Request) -> dict[str, Any]:
         """The fields of a form; files are kept in the input folder and stand for their names there."""
         content: dict[str, Any] = {}
-        async for part in await request.multipart():
-            if not isinstance(part, BodyPartReader) or not part.name:
-                continue
+        async for part in form(request, self._largest):
             name = part.name.removesuffix("[]")
-            data = bytes(await part.read(decode=True))
-            if len(data) > self._largest:
-                raise Bad(f"{name} is larger than {self._largest} bytes", name, 413)
             if part.filename is None:
-                content[name] = data.decode("utf-8", "replace")
+                content[name] = part.content.decode("utf-8", "replace")
             elif name not in content:
-                suffix = Path(part.filename).suffix.lower()
-                target = folders.input_dir() / f"{uuid.uuid4().hex}{suffix if suffix.isascii() else ''}"
-                content[name] = await asyncio.to_thread(write_upload, target, data, overwrite=False)
+                suffix = SUFFIX.search(part.filename)
+                target = folders.input_dir() / f"{uuid.uuid4().hex}{suffix[0].lower() if suffix else ''}"
+                content[name] = await asyncio.to_thread(write_upload, target, part.content, overwrite=False)
         return content
 
 

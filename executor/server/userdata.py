@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from ..models.directories import OutsideFolder, contained
-from .answers import bad_request, body
+from .answers import bad_request, body, value
 
 SETTINGS = "settings.json"
 TRUE = ("true", "1")
@@ -55,11 +55,7 @@ class UserData:
         return web.json_response(self._load().get(request.match_info["id"]))
 
     async def change_setting(self, request: web.Request) -> web.Response:
-        try:
-            value = json.loads(await request.text())
-        except (ValueError, RecursionError) as error:
-            raise bad_request(f"not JSON: {error}") from error
-        self._save({**self._load(), request.match_info["id"]: value})
+        self._save({**self._load(), request.match_info["id"]: await value(request)})
         return web.Response()
 
     async def listing(self, request: web.Request) -> web.Response:
