@@ -23,13 +23,15 @@ NODES_FOLDER = Path(__file__).parents[1] / "worker"
 class Server:
     """`slipstream serve` in a folder of its own. Start it again and it finds its queue."""
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, host="trivial_host:host"):
         self.folder = folder
         self._options = options
+        self._host = host
         self.url = ""
 
     def start(self):
-        environment = {**os.environ, "SLIPSTREAM_HOST": "trivial_host:host", "PYTHONPATH": str(NODES_FOLDER)}
+        path = os.pathsep.join(filter(None, [str(NODES_FOLDER), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "SLIPSTREAM_HOST": self._host, "PYTHONPATH": path}
         command = [sys.executable, "-c", "from slipstream.executor.cli import main; main()", "serve"]
         self._log = (self.folder / "log").open("a")
         self.process = subprocess.Popen(
