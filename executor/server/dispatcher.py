@@ -13,7 +13,7 @@ import msgspec
 from ..graph import events
 from ..jobs.records import Job, Outcome
 from ..jobs.store import Jobs
-from ..worker.messages import Finished, Run, Setup, Told
+from ..worker.messages import AnyEvent, Finished, Run, Setup, Told
 from ..worker.pool import Pool, Unavailable, Worker
 from . import messages
 from .hub import Client, Hub
@@ -33,6 +33,7 @@ IN_HISTORY = (
     "execution_interrupted",
 )
 encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+_decoder = msgspec.msgpack.Decoder(list[AnyEvent])
 
 
 class _Running:
@@ -291,6 +292,11 @@ class Dispatcher:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a job's end could not be kept: %s", error)
+
+
+def decode(kept: bytes) -> list[events.Event]:
+    """What `Jobs.events` gives back of what was told of a job."""
+    return _decoder.decode(kept) if kept else []
 
 
 def _lost(job: Job) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from ..jobs.records import FINISHED, Conflict, Job, Refused, State, Unusable
 from ..worker.pool import Unavailable
 from . import submission
 from .answers import bad_request, body, number, refuse
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, decode
+from .messages import Translator
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MAXIMUM_NODES = 20_000
@@ -46,6 +47,7 @@ class Prompts:
             web.post("/free", self.free),
             web.get("/jobs", self.list_jobs),
             web.get("/jobs/{id}", self.one_job),
+            web.get("/jobs/{id}/events", self.events),
             web.post("/jobs/cancel", self.cancel_jobs),
             web.post("/jobs/{id}/cancel", self.cancel_job),
         ]
@@ -178,7 +180,7 @@ class Prompts:
             shown += await self._jobs.finished(states=ended, limit=rest, offset=skipped, newest_first=True)
         more = offset + len(shown) < total
         pagination = {"offset": offset, "limit": limit, "total": total, "has_more": more}
-        return web.json_response({"jobs": [_summary(job) for job in shown], "pagination": pagination})
+        return web.json_response({"jobs": [self._summary(job) for job in shown], "pagination": pagination})
 
     async def one_job(self, request: web.Request) -> web.Response:
         job = await self._jobs.get(request.match_info["id"])
@@ -187,7 +189,7 @@ class Prompts:
         history = _history(job)
         return web.json_response(
             {
-                **_summary(job),
+                **self._summary(job),
                 "workflow": {"prompt": job.prompt, "extra_data": _open(job.extra_data)},
                 "outputs": job.results,
                 "execution_status": history["status"],
@@ -195,6 +197,27 @@ class Prompts:
                 "update_time": _milliseconds(job.ended or job.started or job.created),
             }
         )
+
+    def _summary(self, job: Job) -> dict[str, Any]:
+        """A job as the newer frontend lists it; of one that has not ended, how long it will about run."""
+        if job.is_finished:
+            return _summary(job)
+        return {**_summary(job), "estimated_seconds": round(self._jobs.estimate(job), 3)}
+
+    async def events(self, request: web.Request) -> web.Response:
+        """GET /jobs/{id}/events?after=N: the websocket's messages of a job from number N on, for a client
+        that was away; `next` is what to ask for then."""
+        job_id, after = request.match_info["id"], number(request, "after", 0) or 0
+        job = await self._jobs.get(job_id)
+        if job is None:
+            return refuse(404, "not_found", f"there is no job {job_id}")
+        told = self._dispatcher.told_of(job_id)
+        if told is None:
+            told = decode(await self._jobs.events(job_id))
+        translator = Translator()
+        said = [{"type": m.kind, "data": m.data} for event in told for m in translator.messages(event)]
+        numbered = [{"number": n, **message} for n, message in enumerate(said) if n >= after]
+        return web.json_response({"events": numbered, "next": len(said), "ended": job.is_finished})
 
     async def cancel_job(self, request: web.Request) -> web.Response:
         job = await self._dispatcher.cancel(request.match_info["id"])

@@ -170,6 +170,7 @@ def test_the_queue_and_what_can_be_done_with_it(server):
             assert (await client.get("/prompt"))["exec_info"]["queue_remaining"] == 5
             jobs = await client.get("/api/jobs?status=in_progress,pending&limit=2")
             assert [job["status"] for job in jobs["jobs"]] == ["in_progress", "pending"]
+            assert all(job["estimated_seconds"] >= 0 for job in jobs["jobs"])
             assert jobs["pagination"] == {"offset": 0, "limit": 2, "total": 5, "has_more": True}
             await client.post("/queue", {"delete": [answers[1]["prompt_id"]]})
             assert (await client.get(f"/jobs/{answers[1]['prompt_id']}"))["status"] == "cancelled"
@@ -234,6 +235,25 @@ def test_coming_back_while_the_job_runs_and_after(server):
             assert again.heard[1][1] == {"node": "1"}
             await again.listen_to_the_end_of(prompt_id)
             assert (await again.get(f"/history/{prompt_id}"))[prompt_id]["status"]["completed"]
+
+    run(work())
+
+
+def test_what_was_told_can_be_asked_for_later(server):
+    async def work():
+        async with connected(server.url, "later") as client:
+            prompt_id = (await client.submit(steps(steps=30, pause=0.03)))["prompt_id"]
+            await client.listen(lambda kind, data: kind == "progress" and data["value"] == 3)
+            early = await client.get(f"/jobs/{prompt_id}/events")
+            assert not early["ended"]
+            await client.listen_to_the_end_of(prompt_id)
+            late = await client.get(f"/api/jobs/{prompt_id}/events?after={early['next']}")
+            assert late["ended"]
+            heard = [entry for entry in client.heard if entry[0] not in ("status", "binary")][:-1]
+            told = early["events"] + late["events"]
+            assert [(one["type"], one["data"]) for one in told] == heard
+            assert [one["number"] for one in told] == list(range(len(heard)))
+            await client.get("/jobs/nobody/events", status=404)
 
     run(work())
 
