@@ -65,27 +65,32 @@ def _kind(content: Any) -> str:
 
 
 def parse(content: Any, name: str = "workflow") -> WorkflowFile:
-    """A workflow from its decoded JSON: a canvas, a prompt, or a prompt in an envelope.
+    """A workflow from its decoded JSON: a canvas, a prompt, or either in an envelope.
 
     The envelope is what a client posts to ComfyUI: `{"prompt": {...}, "extra_data": {"extra_pnginfo":
-    {"workflow": ...}}}`, and it may hold `extra.slipstream.parameters` beside the prompt.
+    {"workflow": ...}}}`, or the two side by side, as pictures carry them; and it may hold
+    `extra.slipstream.parameters` beside the prompt.
     """
     if not isinstance(content, Mapping):
         raise WorkflowError(f"not a workflow: an object is needed, this is {_kind(content)}")
     if isinstance(content.get("nodes"), list):
         return WorkflowFile(name, canvas=dict(content), parameters=declared(content.get("extra")))
-    if isinstance(content.get("prompt"), Mapping):
+    if isinstance(content.get("prompt"), Mapping) or _is_canvas(content.get("workflow")):
         canvas: Any = content
-        for key in ("extra_data", "extra_pnginfo", "workflow"):
+        for key in ("workflow",) if "workflow" in content else ("extra_data", "extra_pnginfo", "workflow"):
             canvas = canvas.get(key) if isinstance(canvas, Mapping) else None
-        file = _both(name, content["prompt"], canvas)
+        file = _both(name, content.get("prompt"), canvas)
         return WorkflowFile(name, file.prompt, file.canvas, declared(content.get("extra")) or file.parameters)
     return WorkflowFile(name, prompt=_prompt(content))
 
 
+def _is_canvas(content: Any) -> bool:
+    return isinstance(content, dict) and isinstance(content.get("nodes"), list)
+
+
 def _both(name: str, prompt: Any, canvas: Any) -> WorkflowFile:
     """A prompt and the canvas it was made from, as far as both are there and are what they should be."""
-    if not (isinstance(canvas, dict) and isinstance(canvas.get("nodes"), list)):
+    if not _is_canvas(canvas):
         canvas = None
     if not prompt and canvas is None:
         raise WorkflowError("not a workflow: it has a place for one, and nothing usable there")

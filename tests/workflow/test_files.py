@@ -49,6 +49,13 @@ def test_envelope_as_posted_to_the_server(tmp_path):
     assert set(file.parameters) == {"name"}
 
 
+def test_prompt_and_canvas_side_by_side_or_a_canvas_alone_in_an_envelope():
+    both = files.parse({"prompt": PROMPT, "workflow": CANVAS})
+    assert (both.prompt, both.canvas) == (CLEAN, CANVAS)
+    alone = files.parse({"workflow": CANVAS, "output": "x"})
+    assert (alone.prompt, alone.canvas, set(alone.parameters)) == (None, CANVAS, {"name"})
+
+
 def test_envelope_with_parameters_of_its_own():
     extra = {"slipstream": {"parameters": {"out": {"node": "2", "input": "filename_prefix"}}}}
     assert set(files.parse({"prompt": PROMPT, "extra": extra}).parameters) == {"out"}
