@@ -38,7 +38,7 @@ def average_gradients(model: nn.Module) -> None:
 
 
 def save(path: Path, state: dict) -> None:
-    """Write a checkpoint whole or not at all."""
-    temporary = path.with_suffix(".partial")
+    """Write a checkpoint whole or not at all, also where several processes write the same one."""
+    temporary = path.with_suffix(f".{os.getpid()}.partial")
     torch.save(state, temporary)
     temporary.replace(path)
