@@ -15,6 +15,10 @@ class OutsideFolder(ValueError):
     """A name that leads out of the folder it should stay in."""
 
 
+class BadName(OutsideFolder):
+    """A name that no file can have, or a file type that there is not."""
+
+
 @dataclass(frozen=True)
 class Listing:
     """Relative names with `/`: all files, and the folders that hold the marker (not looked into)."""
@@ -75,8 +79,22 @@ def _walk(directory: Path, marker: str) -> _Scan:
 
 
 def contained(directory: Path, relative: str) -> Path:
-    """`directory / relative`, provided that it stays inside once every symlink is followed."""
+    """`directory / relative`, provided that it stays inside once every symlink is followed.
+
+    Raises `OutsideFolder` otherwise, `BadName` for what the system refuses: too long, or with a NUL.
+    """
     path = directory / relative
-    if not path.resolve().is_relative_to(directory.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(directory.resolve())
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # RuntimeError: symlinks in a circle
+        raise BadName(f"{relative!r} cannot be a file's name: {error}") from error
+    if not inside:
         raise OutsideFolder(f"{relative!r} leads out of {directory}")
     return path

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from . import extra_paths
+from .directories import BadName as BadName
 from .directories import OutsideFolder as OutsideFolder
 from .directories import contained, scan
 from .naming import save_path as save_path
@@ -203,7 +204,7 @@ def temp_dir() -> Path:
 def by_type(kind: str) -> Path:
     """The directory of a file reference's `type`: input, output or temp."""
     if kind not in ("input", "output", "temp"):
-        raise OutsideFolder(f"{kind!r} is not a file type; it must be input, output or temp")
+        raise BadName(f"{kind!r} is not a file type; it must be input, output or temp")
     return {"input": input_dir, "output": output_dir, "temp": temp_dir}[kind]()
 
 

@@ -161,15 +161,11 @@ def _found(query: Any) -> Path:
         folder = folders.contained(directory, query.get("subfolder", ""))
         path = folders.contained(folder, Path(name).name)
         folders.contained(directory, str(path.relative_to(directory)))
+    except folders.BadName as error:
+        raise web.HTTPBadRequest from error
     except folders.OutsideFolder as error:
-        raise (web.HTTPBadRequest if "file type" in str(error) else web.HTTPForbidden) from error
-    except ValueError as error:
-        raise web.HTTPBadRequest from error
-    try:
-        is_file = path.is_file()
-    except (OSError, ValueError) as error:
-        raise web.HTTPBadRequest from error
-    if not is_file:
+        raise web.HTTPForbidden from error
+    if not path.is_file():
         raise web.HTTPNotFound
     return path
 

@@ -152,12 +152,17 @@ def test_input_files(places):
 def test_input_files_stay_inside(places):
     (places / "in" / "link.png").symlink_to(places / "secret.png")
     (places / "in" / "up").symlink_to(places, target_is_directory=True)
+    (places / "in" / "loop").symlink_to("loop")
     for name in (
         "../secret.png",
         str(places / "secret.png"),
         "link.png",
         "up/secret.png",
         "../c.png [output]",
+        "x" * 300,
+        "x" * 300 + "/c.png",
+        "a\0b",
+        "loop/c.png",
     ):
         with pytest.raises(OutsideFolder):
             folders.input_file(name)

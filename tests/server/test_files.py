@@ -196,7 +196,7 @@ def test_user_data(server):
             assert [(one["name"], one["type"]) for one in entries] == [("sub", "directory")]
             async with client.session.delete(f"{client.url}/userdata/workflows%2Fsub%2Fits.json") as answer:
                 assert answer.status == 204
-            for name in ("..%2Fqueue.sqlite3", "..%2F..%2Flog", "%2Fetc%2Fpasswd%00"):
+            for name in ("..%2Fqueue.sqlite3", "..%2F..%2Flog", "%2Fetc%2Fpasswd%00", "x" * 300):
                 await client.get(f"/userdata/{name}", status=403)
                 await client.post(f"/userdata/{name}", data="x", status=403)
 

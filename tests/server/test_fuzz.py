@@ -65,8 +65,23 @@ POST = [
 ]
 NAMES = st.one_of(
     st.text(max_size=12),
+    st.integers(250, 300).map("x".__mul__),
     st.sampled_from(
-        ["..", "../..", "/", "a/b", "loras", "input", "x" * 300, "\0", "%", "%2e%2e", "shapes", "-1"]
+        [
+            "..",
+            "../..",
+            "/",
+            "a/b",
+            "loras",
+            "input",
+            "x" * 255,
+            "x" * 300,
+            "\0",
+            "%",
+            "%2e%2e",
+            "shapes",
+            "-1",
+        ]
     ),
 )
 KEYS = [
