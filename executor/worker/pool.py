@@ -140,21 +140,22 @@ class Pool:
     async def measure(self, worker: Worker) -> messages.Measured:
         return await worker.ask(Measure(next(self._calls)))
 
-    async def until_ready(self, seconds: float) -> None:
-        """Wait for a worker that can work. Raises Unavailable with why there is none."""
+    async def until_ready(self, seconds: float) -> list[Worker]:
+        """Wait for workers that can work; those may have died by the time that this returns. Raises
+        Unavailable with why there is none."""
         try:
-            await asyncio.wait_for(self._some_ready(), seconds)
+            return await asyncio.wait_for(self._some_ready(), seconds)
         except asyncio.TimeoutError as error:
             raise Unavailable("; ".join(f"worker {w.name}: {w.why}" for w in self.workers)) from error
 
-    async def _some_ready(self) -> None:
-        while not any(worker.about for worker in self.workers):
+    async def _some_ready(self) -> list[Worker]:
+        while not (ready := [worker for worker in self.workers if worker.about is not None]):
             await self._changed.wait()
+        return ready
 
     async def _answer(self, question: Any) -> Any:
         """Of an idle worker rather than a busy one; another is asked where one fails to answer."""
-        await self.until_ready(ANSWER_SECONDS)
-        ready = [worker for worker in self.workers if worker.about is not None]
+        ready = await self.until_ready(ANSWER_SECONDS)
         first, *others = sorted(ready, key=lambda worker: not worker.is_idle)
         for worker in (first, *others[:-1]):
             with suppress(Unavailable):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trivial_host
 from slipstream.executor.graph import events
-from slipstream.executor.worker.messages import Run, Setup
+from slipstream.executor.worker.messages import Ready, Run, Setup
 from slipstream.executor.worker.pool import Pool, Unavailable
 
 SECONDS = 60  # that anything may take on a busy machine
@@ -153,7 +153,7 @@ def test_cancel_hits_that_attempt_only(with_pool):
 def test_a_job_that_does_not_stop_costs_its_process(with_pool):
     async def work(pool, listener):
         pool.run(pool.workers[0], one_node("a", "Deaf", seconds=1000))
-        await listener.until("told", 3)
+        await listener.until("told", 4)  # the node itself: before that, the run would still stop
         before = pool.workers[0].about.pid
         assert pool.cancel("a", 1, grace=0.2)
         ((job, attempt, reason),) = await listener.until("lost")
@@ -165,6 +165,24 @@ def test_a_job_that_does_not_stop_costs_its_process(with_pool):
         assert (await listener.until("finished"))[0].status == "success"
 
     with_pool(work)
+
+
+@pytest.mark.parametrize("turns", range(5))  # of the event loop
+def test_a_question_to_a_worker_that_dies_once_it_is_ready(turns, monkeypatch):
+    monkeypatch.setattr("slipstream.executor.worker.pool.ANSWER_SECONDS", 0.05)
+
+    async def work():
+        pool = Pool([("cpu", Setup())], Listener())
+        question = asyncio.ensure_future(pool.validate({}, None))
+        await asyncio.sleep(0.01)
+        pool._handle(pool.workers[0], Ready(1, "cpu", "cpu", 0, 1, {}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        pool.workers[0].ended("killed")
+        with pytest.raises(Unavailable, match="worker cpu"):
+            await question
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize(
