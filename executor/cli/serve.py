@@ -108,6 +108,19 @@ def _configured(context: click.Context, parameter: click.Parameter, path: Path |
     help="How long ended jobs are remembered.",
 )
 @click.option(
+    "--keep-jobs",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="How many ended jobs are remembered.",
+)
+@click.option(
+    "--delete-outputs",
+    is_flag=True,
+    help="With a job that is forgotten, delete the files that it saved, too.",
+)
+@click.option(
     "--cache",
     default="classic",
     metavar="MODE",
@@ -121,6 +134,13 @@ def _configured(context: click.Context, parameter: click.Parameter, path: Path |
     metavar="PATH",
     help="Workflow files, or folders of them, that OpenAI's images API offers as models.  [default: those "
     "that come with Slipstream]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="A line of text or of JSON for each thing that is logged.",
 )
 @click.option("-v", "--verbose", count=True, help="Log more; -vv: every request.")
 @folder_options
@@ -137,8 +157,11 @@ def serve(
     max_upload: int,
     job_timeout: float,
     keep_days: float,
+    keep_jobs: int,
+    delete_outputs: bool,
     cache: str,
     workflows: tuple[Path, ...],
+    log_format: str,
     verbose: int,
 ) -> None:
     """Serve ComfyUI's HTTP and websocket API: its clients, and with the extra `canvas` its frontend, work as
@@ -149,6 +172,7 @@ def serve(
       slipstream serve --devices cuda:0,cuda:1 --models ~/ComfyUI/models
       slipstream serve --host 0.0.0.0 --token SECRET
     """
+    from .. import logs
     from ..jobs.limits import Limits
     from ..jobs.records import Unusable
     from ..models import folders
@@ -157,18 +181,17 @@ def serve(
 
     if token is None and not security.is_loopback(host):
         raise UsageFailure(f"--host {host}: others could reach it; a --token is needed")
-    logging.basicConfig(
-        level=[logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    logs.configure(log_format, verbose)
     settings = Settings(
         data=data,
-        workers=_workers(devices, workers, dtype, cache),
+        workers=_workers(devices, workers, dtype=dtype, cache=cache, log_format=log_format, verbose=verbose),
         token=token,
         limits=Limits(max_queue, max_per_client),
         job_timeout=job_timeout,
         largest_body=max_upload << 20,
         keep_seconds=keep_days * 86400.0,
+        keep_jobs=keep_jobs,
+        delete_outputs=delete_outputs,
         workflows=workflows or (folders.BUNDLED.parent,),
     )
     try:
@@ -204,8 +227,8 @@ async def _run(application: Any, settings: Any, host: str, port: int, verbose: i
         await runner.cleanup()
 
 
-def _workers(devices: str, count: int, dtype: str, cache: str) -> list[tuple[str, Any]]:
-    """(name, setup) of each worker to be."""
+def _workers(devices: str, count: int, **options: Any) -> list[Any]:
+    """The setup of each worker to be; `options` are the same for all."""
     from ..models import folders
     from ..worker.messages import Setup
 
@@ -218,19 +241,16 @@ def _workers(devices: str, count: int, dtype: str, cache: str) -> list[tuple[str
     current = folders.current()
     host = os.environ.get("SLIPSTREAM_HOST", "")
     return [
-        (
-            name if count == 1 else f"{name}#{index + 1}",
-            Setup(
-                host=host,
-                device=name,
-                dtype=dtype,
-                cache=cache,
-                models=[str(root) for root in current.models],
-                extra_model_paths=[str(file) for file in current.extra],
-                input=str(folders.input_dir()),
-                output=str(folders.output_dir()),
-                temp=str(folders.temp_dir()),
-            ),
+        Setup(
+            name=name if count == 1 else f"{name}#{index + 1}",
+            host=host,
+            device=name,
+            models=[str(root) for root in current.models],
+            extra_model_paths=[str(file) for file in current.extra],
+            input=str(folders.input_dir()),
+            output=str(folders.output_dir()),
+            temp=str(folders.temp_dir()),
+            **options,
         )
         for name in names
         for index in range(count)

@@ -108,6 +108,12 @@ class Jobs:
         row = await self._database.call(lambda db: db.execute(sql, (job_id,)).fetchone())
         return row[0] or b"" if row else b""
 
+    async def shows(self, name: str) -> bool:
+        """Whether a job that is remembered shows a file of this name."""
+        sql = "SELECT EXISTS (SELECT 1 FROM jobs WHERE instr(results, ?))"
+        quoted = json.dumps(name)
+        return bool(await self._database.call(lambda db: db.execute(sql, (quoted,)).fetchone()[0]))
+
     def estimate(self, job: Job) -> float:
         """Seconds that it will about take."""
         return self._durations.of(job)

@@ -24,22 +24,22 @@ from .files import Files
 from .hub import Hub
 from .openai import Images
 from .prompts import Prompts
+from .retention import keep_retiring
 from .userdata import UserData
 
 log = logging.getLogger(__name__)
 
-RETIRE_EVERY = 60.0  # seconds
 # Routes have ComfyUI's paths as they are, and again below /api.
 ALONE = re.compile(r"/(api|ws|$)")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes are bytes, times seconds. `workers` are (name, setup); `workflows` are the folders and files that
-    OpenAI's API offers as models."""
+    """Sizes are bytes, times seconds. `workflows` are the folders and files that OpenAI's API offers as
+    models."""
 
     data: Path
-    workers: list[tuple[str, Setup]]
+    workers: list[Setup]
     token: str | None = None
     limits: Limits = field(default_factory=Limits)
     job_timeout: float = 0.0
@@ -47,6 +47,7 @@ class Settings:
     largest_picture: int = 100_000_000  # pixels
     keep_seconds: float = 30 * 86400.0
     keep_jobs: int = 10_000
+    delete_outputs: bool = False
     workflows: tuple[Path, ...] = ()
 
 
@@ -75,7 +76,14 @@ async def application(settings: Settings) -> web.Application:
 
     async def running(app: web.Application) -> AsyncIterator[None]:
         dispatcher.start()
-        retiring = asyncio.create_task(_retire(jobs, settings))
+        retiring = asyncio.create_task(
+            keep_retiring(
+                jobs,
+                keep_seconds=settings.keep_seconds,
+                keep_jobs=settings.keep_jobs,
+                delete_outputs=settings.delete_outputs,
+            )
+        )
         yield
         retiring.cancel()
         with suppress(asyncio.CancelledError):
@@ -119,14 +127,6 @@ def _health(dispatcher: Dispatcher) -> list[web.RouteDef]:
         web.get("/ready", ready),
         web.get("/metrics", dispatcher.metrics.show),
     ]
-
-
-async def _retire(jobs: Jobs, settings: Settings) -> None:
-    while True:
-        old = await jobs.retire(older_than=settings.keep_seconds, keep=settings.keep_jobs)
-        if old:
-            log.info("forgot %d jobs that ended long ago", len(old))
-        await asyncio.sleep(RETIRE_EVERY)
 
 
 @web.middleware

@@ -62,7 +62,7 @@ class Dispatcher:
 
     hub: Hub
 
-    def __init__(self, jobs: Jobs, setups: list[tuple[str, Setup]], timeout: float = 0.0):
+    def __init__(self, jobs: Jobs, setups: list[Setup], timeout: float = 0.0):
         self.jobs = jobs
         self.pool = Pool(setups, self)
         self._timeout = timeout
@@ -93,8 +93,9 @@ class Dispatcher:
             if running.client == client.id and running.translator.current is not None:
                 client.send(Message("executing", {"node": running.translator.current}).text())
 
-    def queued(self) -> None:
+    def queued(self, job: Job) -> None:
         """There is a new job."""
+        log.info("queued", extra={"job": job.id, "client": job.client})
         self._tell_status()
         self.wake()
 
@@ -116,7 +117,7 @@ class Dispatcher:
             self.pool.cancel(job.id, job.attempt)
         elif job is not None:
             if job.state == "cancelled" and job.started is None:
-                self.metrics.ended(job)
+                self._note_end(job)
             self.watches.tell(job_id, job)
             self._tell_status()
         return job
@@ -169,6 +170,7 @@ class Dispatcher:
         except Unavailable as error:
             self.lost(worker, job.id, job.attempt, str(error))
             return
+        log.info("started", extra={"job": job.id, "worker": worker.name})
         self._loaded.setdefault(worker.name, deque(maxlen=RECENT_JOBS)).append(job.models)
         if self._timeout:
             running.timer = asyncio.get_running_loop().call_later(self._timeout, self._time_out, running)
@@ -247,6 +249,7 @@ class Dispatcher:
             running.last = [Message("execution_error", _lost(job))]
             self._say_ended(running, job)
         else:
+            log.warning("waits again", extra={"job": job.id, "reason": job.reason})
             self._forget(running)
             self._tell_status()
             self.wake()
@@ -258,9 +261,16 @@ class Dispatcher:
             self.hub.send(message, running.client)
         self._tell_status()
         self.hub.send(messages.nothing_runs(running.job.id), running.client)
-        self.metrics.ended(job)
+        self._note_end(job)
         self.watches.tell(job.id, job)
         self.wake()
+
+    def _note_end(self, job: Job) -> None:
+        self.metrics.ended(job)
+        about = {"job": job.id, "worker": job.worker, "state": job.state, "reason": job.reason}
+        if job.started is not None and job.ended is not None:
+            about["seconds"] = f"{job.ended - job.started:.3f}"
+        log.log(logging.WARNING if job.state == "failed" else logging.INFO, "ended", extra=about)
 
     def _release(self, running: _Running) -> None:
         """Tell what was held back of the job that came after it."""

@@ -58,7 +58,7 @@ async def submit(
         dispatcher.metrics.refused("queue_full")
         raise
     if new:
-        dispatcher.queued()
+        dispatcher.queued(job)
     return job, checked
 
 

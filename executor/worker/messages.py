@@ -16,9 +16,11 @@ class ToWorker(msgspec.Struct, frozen=True, tag=True):
 
 
 class Setup(ToWorker, frozen=True):
-    """The first message. `host` is `module:function` for what makes the Host, "" for the bundled one;
-    folders are paths; `cache` is what the graph engine takes."""
+    """The first message. `name` is the worker's; `host` is `module:function` for what makes the Host, "" for
+    the bundled one; folders are paths; `cache` is what the graph engine takes, the last two what
+    `logs.configure` takes."""
 
+    name: str = "worker"
     host: str = ""
     device: str = "auto"
     dtype: str = "auto"
@@ -28,6 +30,8 @@ class Setup(ToWorker, frozen=True):
     input: str = "input"
     output: str = "output"
     temp: str = "temp"
+    log_format: str = "text"
+    verbose: int = 0
 
 
 class Run(ToWorker, frozen=True):

@@ -41,13 +41,16 @@ class Worker:
     """One process, and the next one in its place. `about` is what it said when it was ready; `why` is why it
     is not; `running` is (job, attempt)."""
 
-    name: str
     setup: Setup
     about: Ready | None = None
     why: str = "starting"
     running: tuple[str, int] | None = None
     process: asyncio.subprocess.Process | None = None
     _calls: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.setup.name
 
     @property
     def is_idle(self) -> bool:
@@ -85,8 +88,8 @@ class Worker:
 
 
 class Pool:
-    def __init__(self, setups: Sequence[tuple[str, Setup]], listener: Listener):
-        self.workers = [Worker(name, setup) for name, setup in setups]
+    def __init__(self, setups: Sequence[Setup], listener: Listener):
+        self.workers = [Worker(setup) for setup in setups]
         self._listener = listener
         self._calls = count()
         self._changed = asyncio.Event()  # set, and replaced, whenever a worker becomes ready or ends
@@ -177,7 +180,8 @@ class Pool:
             self._change()
             if self._stopping:
                 return
-            log.warning("worker %s ended: %s", worker.name, reason)
+            about = {"worker": worker.name, "reason": reason, "job": running[0] if running else None}
+            log.warning("a worker ended", extra=about)
             if running is not None:
                 self._listener.lost(worker, *running, reason)
             pause = SHORTEST_PAUSE if was_ready else min(pause * 2, LONGEST_PAUSE)
@@ -230,7 +234,7 @@ class Pool:
         process = worker.process
         await asyncio.sleep(grace)
         if worker.running == running and process is not None and worker.process is process:
-            log.warning("worker %s does not stop job %s: killing it", worker.name, running[0])
+            log.warning("killed: it does not stop", extra={"worker": worker.name, "job": running[0]})
             with suppress(ProcessLookupError):
                 process.kill()
 

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from .. import logs
 from ..graph import Engine, events, validate
 from ..hosts.base import Host
 from . import device, frames, messages
@@ -54,12 +55,14 @@ class _Worker:
         self._work: queue.SimpleQueue[Run | Free | None] = queue.SimpleQueue()
         self._accepted: set[tuple[str, int]] = set()  # (job, attempt)
         self._cancelled: set[tuple[str, int]] = set()
+        self._job: str | None = None  # that runs
 
     def work(self) -> None:
         """Until the standard input ends."""
         setup = frames.read_order(self._orders)
         if not isinstance(setup, Setup):
             return
+        logs.configure(setup.log_format, setup.verbose, lambda: {"worker": setup.name, "job": self._job})
         try:
             self._host = _prepare(setup)
             self._engine = Engine(self._host.nodes, cache=setup.cache)
@@ -107,6 +110,7 @@ class _Worker:
 
     def _run(self, order: Run) -> None:
         key = (order.job, order.attempt)
+        self._job = order.job
 
         def tell(event: events.Event) -> None:
             preview = b""
@@ -123,6 +127,7 @@ class _Worker:
             sink=tell,
             cancelled=lambda: key in self._cancelled,
         )
+        self._job = None
         self._accepted.discard(key)
         self._cancelled.discard(key)
         self._send(messages.Finished(order.job, order.attempt, *msgspec.structs.astuple(result)))

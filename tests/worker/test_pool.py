@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 import trivial_host
 from slipstream.executor.graph import events
@@ -72,7 +73,7 @@ def with_pool(monkeypatch, tmp_path):
     def run(work, *, setup=setup, workers=1, ready=True):
         async def main():
             listener = Listener()
-            pool = Pool([(f"cpu:{i}", setup) for i in range(workers)], listener)
+            pool = Pool([msgspec.structs.replace(setup, name=f"cpu:{i}") for i in range(workers)], listener)
             pool.start()
             try:
                 if ready:
@@ -172,7 +173,7 @@ def test_a_question_to_a_worker_that_dies_once_it_is_ready(turns, monkeypatch):
     monkeypatch.setattr("slipstream.executor.worker.pool.ANSWER_SECONDS", 0.05)
 
     async def work():
-        pool = Pool([("cpu", Setup())], Listener())
+        pool = Pool([Setup(name="cpu")], Listener())
         question = asyncio.ensure_future(pool.validate({}, None))
         await asyncio.sleep(0.01)
         pool._handle(pool.workers[0], Ready(1, "cpu", "cpu", 0, 1, {}))
@@ -208,6 +209,29 @@ def test_a_failing_node_is_no_loss_of_the_worker(with_pool):
         assert finished.status == "error"
         assert finished.error.exception_type == "RuntimeError"
         assert finished.error.exception_message.startswith("as it was told to")
+
+    with_pool(work)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_memory_comes_back_after_a_failure_and_a_cancel(with_pool, fails):
+    megabytes = 200
+
+    async def work(pool, listener):
+        (worker,) = pool.workers
+        pool.run(worker, steps("first"))
+        await listener.until("finished")
+        before = (await pool.measure(worker)).resident
+        for number in range(1, 4):
+            pool.run(worker, one_node(f"{number}", "Holds", megabytes=megabytes, fails=fails))
+            if not fails:
+                while (await pool.measure(worker)).resident < before + (megabytes << 20):
+                    await asyncio.sleep(0.02)
+                assert pool.cancel(f"{number}", 1)
+            finished = (await listener.until("finished", number + 1))[-1]
+            assert finished.status == ("error" if fails else "interrupted")
+            after = (await pool.measure(worker)).resident
+            assert after < before + (20 << 20)
 
     with_pool(work)
 

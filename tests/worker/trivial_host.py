@@ -76,6 +76,25 @@ class Fails:
         raise RuntimeError("as it was told to")
 
 
+class Holds:
+    """Takes that many megabytes, then `fails`, or counts for ever."""
+
+    FUNCTION, RETURN_TYPES, OUTPUT_NODE = "run", (), True
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return {"required": {"megabytes": ("INT", {}), "fails": ("BOOLEAN", {})}}
+
+    def run(self, megabytes, fails):
+        held = [bytearray(os.urandom(1 << 20)) for _ in range(megabytes)]
+        if fails:
+            raise RuntimeError("full")
+        for step in range(1_000_000):
+            context.progress(step, 1_000_000)
+            time.sleep(0.01)
+        return {"ui": {"held": [len(held)]}}
+
+
 class Copy:
     """Copies a file from the input folder to the output folder."""
 
@@ -129,7 +148,7 @@ class Change:
         return save(picture, size=picture.size, prompt=prompt)
 
 
-NODES = {kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails, Copy, Draw, Change)}
+NODES = {kind.__name__: kind for kind in (Steps, Deaf, Dies, Fails, Holds, Copy, Draw, Change)}
 
 
 def host():
