@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .records import Job, Refused
@@ -35,14 +35,18 @@ class Durations:
         return self.seconds[kind]
 
 
-def refusal(limits: Limits, waiting: int, of_client: int, work: float, workers: int) -> Refused | None:
-    """Why one more job is not taken; None where it is. `work` is the seconds of all that waits."""
-    after = max(1, min(LONGEST_WAIT, round(work / max(1, workers))))
+def refusal(
+    limits: Limits, waiting: int, of_client: int, work: Callable[[], float], workers: int
+) -> Refused | None:
+    """Why one more job is not taken; None where it is. `work()` is the seconds of all that waits; it is asked
+    only to say when to come back, since it looks at every job."""
     if waiting >= limits.queue:
-        return Refused(f"the queue is full: {waiting} jobs are waiting, {limits.queue} may", after)
-    if of_client >= limits.per_client:
-        return Refused(f"this client has {of_client} jobs waiting, and may have {limits.per_client}", after)
-    return None
+        reason = f"the queue is full: {waiting} jobs are waiting, {limits.queue} may"
+    elif of_client >= limits.per_client:
+        reason = f"this client has {of_client} jobs waiting, and may have {limits.per_client}"
+    else:
+        return None
+    return Refused(reason, max(1, min(LONGEST_WAIT, round(work() / max(1, workers)))))
 
 
 def seconds_of(jobs: Iterable[Job], durations: Durations) -> float:

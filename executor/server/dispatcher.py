@@ -53,7 +53,7 @@ class _Running:
         # Its worker's job before it, as long as clients have not heard how that ended; what is told of this
         # one is held back until then.
         self.follows: _Running | None = None
-        self.held: list[Told] = []
+        self.held: list[tuple[Told, list[Message]]] = []
         self.said = asyncio.Event()
 
 
@@ -90,13 +90,14 @@ class Dispatcher:
         """What a client hears when it connects, or comes back while its job is running."""
         client.send(messages.status(self.jobs.remaining, client.id).text())
         for running in self._running.values():
-            if running.client == client.id and running.translator.current is not None:
-                client.send(Message("executing", {"node": running.translator.current}).text())
+            current = running.translator.current
+            if running.client == client.id and running.follows is None and current is not None:
+                client.send(Message("executing", {"node": current}).text())
 
     def queued(self, job: Job) -> None:
         """There is a new job."""
         log.info("queued", extra={"job": job.id, "client": job.client})
-        self._tell_status()
+        self._tell_status(job)
         self.wake()
 
     def wake(self) -> None:
@@ -119,7 +120,7 @@ class Dispatcher:
             if job.state == "cancelled" and job.started is None:
                 self._note_end(job)
             self.watches.tell(job_id, job)
-            self._tell_status()
+            self._tell_status(job)
         return job
 
     def told_of(self, job_id: str) -> list[events.Event] | None:
@@ -139,10 +140,11 @@ class Dispatcher:
         if running is not None:
             running.events.append(report.event)
             self.watches.tell(report.job, report)
+            told = self._translate(running, report.event)
             if running.follows is None:
-                self._tell(running, report)
+                self._tell(running, report, told)
             else:
-                running.held.append(report)
+                running.held.append((report, told))
 
     def finished(self, worker: Worker, report: Finished) -> None:
         running = self._running.get(report.job)
@@ -174,10 +176,10 @@ class Dispatcher:
         self._loaded.setdefault(worker.name, deque(maxlen=RECENT_JOBS)).append(job.models)
         if self._timeout:
             running.timer = asyncio.get_running_loop().call_later(self._timeout, self._time_out, running)
-        self._tell_status()
+        self._tell_status(job)
 
-    def _tell(self, running: _Running, report: Told) -> None:
-        event = report.event
+    def _translate(self, running: _Running, event: events.Event) -> list[Message]:
+        """An event in ComfyUI's words; those that clients hear now, and what is kept of them."""
         told = list(running.translator.messages(event))
         running.history += [[m.kind, m.data] for m in told if m.kind in IN_HISTORY and "timestamp" in m.data]
         if isinstance(event, events.NodeOutput):
@@ -189,23 +191,27 @@ class Dispatcher:
             }
         if isinstance(event, ENDS):
             running.last = told
-            return
+            return []
+        return told
+
+    def _tell(self, running: _Running, report: Told, told: list[Message]) -> None:
         with_metadata = running.client is not None and self.hub.wants_metadata(running.client)
         for index, message in enumerate(told):
             self.hub.send(message, running.client)
             if report.preview and index == (0 if with_metadata else len(told) - 1):
-                self.hub.send_preview(event, report.preview, running.client)
+                self.hub.send_preview(report.event, report.preview, running.client)
 
     def _time_out(self, running: _Running) -> None:
         running.timed_out = True
         self.pool.cancel(running.job.id, running.job.attempt)
 
     async def _end(self, running: _Running, report: Finished) -> None:
-        if running.follows is not None:
-            await running.follows.said.wait()
+        follows = running.follows
         try:
-            outcome = self._outcome(running, report)
-            job = await self.jobs.finish(report.job, report.attempt, outcome)
+            # Written at once, so that the ends of a row of short jobs share a commit; said in order.
+            job = await self.jobs.finish(report.job, report.attempt, self._outcome(running, report))
+            if follows is not None:
+                await follows.said.wait()
             if job is not None:
                 self._say_ended(running, job)
         finally:
@@ -251,7 +257,7 @@ class Dispatcher:
         else:
             log.warning("waits again", extra={"job": job.id, "reason": job.reason})
             self._forget(running)
-            self._tell_status()
+            self._tell_status(job)
             self.wake()
 
     def _say_ended(self, running: _Running, job: Job) -> None:
@@ -259,7 +265,7 @@ class Dispatcher:
         self._forget(running)
         for message in running.last:
             self.hub.send(message, running.client)
-        self._tell_status()
+        self._tell_status(job)
         self.hub.send(messages.nothing_runs(running.job.id), running.client)
         self._note_end(job)
         self.watches.tell(job.id, job)
@@ -280,8 +286,8 @@ class Dispatcher:
         for other in self._running.values():
             if other.follows is running:
                 other.follows = None
-                for report in other.held:
-                    self._tell(other, report)
+                for report, told in other.held:
+                    self._tell(other, report, told)
                 other.held.clear()
 
     def _forget(self, running: _Running) -> None:
@@ -290,8 +296,8 @@ class Dispatcher:
         if self._running.get(running.job.id) is running:
             del self._running[running.job.id]
 
-    def _tell_status(self) -> None:
-        self.hub.send_all(messages.status(self.jobs.remaining))
+    def _tell_status(self, job: Job) -> None:
+        self.hub.send_status(messages.status(self.jobs.remaining), job.client)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

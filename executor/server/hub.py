@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 WAITING_MESSAGES = 2000  # for one client; who is further behind is disconnected, and may come back
 ALIVE_SECONDS = 30.0  # between pings
+STATUS_SECONDS = 0.05  # after which clients hear how the queue stands, where the jobs are those of others
 
 
 class Client:
@@ -55,6 +56,9 @@ class Hub:
         self._greet = greet
         self._flags = flags
         self._clients: dict[str, Client] = {}
+        self._behind: set[Client] = set()  # those that have not heard the last status
+        self._status = ""
+        self._catching_up: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -68,9 +72,30 @@ class Hub:
             self.send_all(message)
 
     def send_all(self, message: Message) -> None:
-        text = message.text()
+        text = message.text() if self._clients else ""
         for client in list(self._clients.values()):
             client.send(text)
+
+    def send_status(self, message: Message, client: str | None) -> None:
+        """At once to the client whose job changed it. The others hear of several changes together: with many
+        clients and short jobs, telling each of each would be most of a server's work."""
+        if not client:
+            self.send_all(message)
+            self._behind.clear()
+            return
+        self._status = message.text()
+        self._behind = set(self._clients.values())
+        if client in self._clients:
+            self._behind.discard(self._clients[client])
+            self._clients[client].send(self._status)
+        if self._behind and self._catching_up is None:
+            self._catching_up = asyncio.get_running_loop().call_later(STATUS_SECONDS, self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._catching_up = None
+        for client in self._behind.intersection(self._clients.values()):
+            client.send(self._status)
+        self._behind.clear()
 
     def wants_metadata(self, client: str) -> bool:
         return client in self._clients and self._clients[client].wants_metadata
@@ -112,6 +137,8 @@ class Hub:
             first = False
 
     async def close(self) -> None:
+        if self._catching_up is not None:
+            self._catching_up.cancel()
         for client in list(self._clients.values()):
             client.send("")
 
