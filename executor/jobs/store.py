@@ -114,9 +114,6 @@ class Jobs:
         quoted = json.dumps(name)
         return bool(await self._database.call(lambda db: db.execute(sql, (quoted,)).fetchone()[0]))
 
-    def _seconds_left(self) -> float:
-        return seconds_of(self._unfinished.values(), self._durations)
-
     def estimate(self, job: Job) -> float:
         """Seconds that it will about take."""
         return self._durations.of(job)
@@ -140,9 +137,11 @@ class Jobs:
         """The job, which is on disk, and whether it is new: the same request under the same id gives the job
         that it gave before. Raises Conflict for another request under that id, and Refused."""
         request = _request(prompt, outputs, extra_data)
-        refused = refusal(
-            self._limits, len(self._waiting), self._waiting.of(client), self._seconds_left, self.workers
-        )
+
+        def work() -> float:
+            return seconds_of(self._unfinished.values(), self._durations)
+
+        refused = refusal(self._limits, len(self._waiting), self._waiting.of(client), work, self.workers)
         job = Job(
             id=job_id,
             number=self._number(number, front=front),

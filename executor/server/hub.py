@@ -72,7 +72,7 @@ class Hub:
             self.send_all(message)
 
     def send_all(self, message: Message) -> None:
-        text = message.text() if self._clients else ""
+        text = message.text()
         for client in list(self._clients.values()):
             client.send(text)
 

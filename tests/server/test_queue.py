@@ -2,6 +2,7 @@
 captures which tests/graph/test_protocol.py compares with."""
 
 import asyncio
+import itertools
 import struct
 import uuid
 
@@ -104,6 +105,26 @@ def test_a_run_without_a_client_id_is_told_to_all_in_part(server):
             assert set(kinds(client.heard)) == {"status", "progress_state", "progress", "binary"}
 
     run(work())
+
+
+def test_short_jobs_in_a_row_are_told_one_after_the_other_and_others_hear_how_the_queue_stands(server):
+    jobs = [f"row-{index}" for index in range(30)]
+
+    async def work():
+        async with connected(server.url) as client, connected(server.url, "other") as other:
+            posts = [client.submit(steps(1), prompt_id=job, number=n) for n, job in enumerate(jobs)]
+            await asyncio.gather(*posts)
+            for _ in jobs:
+                await client.listen(lambda kind, data: kind == "executing" and data["node"] is None)
+            history = await client.get("/history")
+            await other.listen(lambda kind, data: data == {"status": {"exec_info": {"queue_remaining": 0}}})
+            return client.heard, history, other.heard
+
+    heard, history, of_others = run(work())
+    told = [data["prompt_id"] for kind, data in heard if kind not in ("status", "binary")]
+    assert len([job for job, _ in itertools.groupby(told)]) == len(jobs)  # none begins before another ends
+    assert set(jobs) <= set(history)
+    assert {kind for kind, _ in of_others} == {"status"}
 
 
 def test_an_error_in_a_node(server):
